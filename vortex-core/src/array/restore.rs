@@ -20,7 +20,7 @@ use arrow::datatypes::{
 };
 
 use super::row_bytes::reserved_bytes;
-use super::{EncodedArray, present, take, take_within};
+use super::{EncodedArray, present, shown_items, take, take_within};
 use crate::dtype::DType;
 use crate::dtype::stored::carrier;
 use crate::limits::Limits;
@@ -73,20 +73,15 @@ pub(crate) fn restore(array: &ArrayRef, to: &DataType, limits: &Limits) -> Resul
         (DataType::LargeList(_), DataType::LargeList(_)) => list(array.as_list::<i64>(), to, limits)?,
         (DataType::LargeList(_), DataType::List(item)) => {
             // Arrow's cast loses the rows of fixed-size lists of size zero among the items.
-            let lists = array.as_list::<i64>();
-            let offsets = lists.value_offsets();
-            let (first, last) = (offsets[0], offsets[lists.len()]);
-            let items = last - first;
-            if i32::try_from(items).is_err() {
-                return Err(Error::limit(format!(
-                    "lists of {items} items in one chunk, {} allowed",
-                    i32::MAX
-                )));
+            let (_, offsets, values, nulls) = array.as_list::<i64>().clone().into_parts();
+            let (offsets, values) = shown_items(offsets, values);
+            if i32::try_from(values.len()).is_err() {
+                let (items, most) = (values.len(), i32::MAX);
+                return Err(Error::limit(format!("lists of {items} items in one chunk, {most} allowed")));
             }
             // No offset exceeds the last one, which fits.
-            let offsets = offsets.iter().map(|offset| (offset - first) as i32).collect();
-            let values = lists.values().slice(first.as_usize(), (last - first).as_usize());
-            let (values, nulls) = (restore(&values, item.data_type(), limits)?, lists.nulls().cloned());
+            let offsets = offsets.iter().map(|offset| *offset as i32).collect();
+            let values = restore(&values, item.data_type(), limits)?;
             Arc::new(GenericListArray::try_new(Arc::clone(item), OffsetBuffer::new(offsets), values, nulls)?)
         }
         (DataType::LargeList(_), DataType::FixedSizeList(..)) => {

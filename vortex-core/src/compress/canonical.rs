@@ -12,11 +12,11 @@
 use std::sync::Arc;
 
 use arrow::array::{Array as _, ArrayRef, AsArray as _, FixedSizeListArray, StructArray, make_array};
-use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Decimal128Type, Decimal256Type};
 
 use crate::array::restore::{restore, without_nulls};
-use crate::array::{fixed_width, values_of};
+use crate::array::{fixed_width, shown_items, values_of};
 use crate::dtype::arrow::{data_type, field};
 use crate::dtype::{DType, Extension, Meaning, PType};
 use crate::encodings::{
@@ -53,9 +53,9 @@ pub(crate) fn canonical(array: &ArrayRef, dtype: &DType) -> Result<WriteNode> {
         }
         DType::List(element, _) => {
             let (_, offsets, elements, nulls) = array.as_list::<i32>().clone().into_parts();
-            let (offsets, elements) = from_zero(&offsets, &elements);
+            let (offsets, elements) = shown_items(offsets, elements);
             let encoded = canonical(&elements, element)?;
-            list::encode(encoded, elements.len(), integers(&offsets), validity(nulls.as_ref()))
+            list::encode(encoded, elements.len(), integers(offsets.inner()), validity(nulls.as_ref()))
         }
         DType::FixedSizeList(element, ..) => {
             let lists = array.as_fixed_size_list();
@@ -64,9 +64,9 @@ pub(crate) fn canonical(array: &ArrayRef, dtype: &DType) -> Result<WriteNode> {
         }
         DType::Map(map, _) => {
             let (_, offsets, entries, nulls, _) = array.as_map().clone().into_parts();
-            let (offsets, entries) = from_zero(&offsets, &(Arc::new(entries) as ArrayRef));
+            let (offsets, entries) = shown_items(offsets, Arc::new(entries));
             let sizes: ScalarBuffer<i32> = offsets.windows(2).map(|pair| pair[1] - pair[0]).collect();
-            let (starts, sizes) = (integers(&offsets.slice(0, sizes.len())), integers(&sizes));
+            let (starts, sizes) = (integers(&offsets.inner().slice(0, sizes.len())), integers(&sizes));
             let (len, entries) = (entries.len(), canonical(&entries, &map.entry())?);
             let nulls = validity(nulls.as_ref());
             map::encode(list_view::encode(entries, len, starts, sizes, nulls))
@@ -140,18 +140,6 @@ pub(super) fn decimals(array: &ArrayRef) -> Result<WriteNode> {
         }
         other => return Err(Error::unsupported("decimal type to write", other)),
     })
-}
-
-/// Offsets rebased to start at zero, and the elements between the first and the last.
-pub(super) fn from_zero(offsets: &OffsetBuffer<i32>, elements: &ArrayRef) -> (ScalarBuffer<i32>, ArrayRef) {
-    let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
-    let elements = elements.slice(first as usize, (last - first) as usize);
-    let moved = if first == 0 {
-        offsets.inner().clone()
-    } else {
-        offsets.iter().map(|offset| offset - first).collect()
-    };
-    (moved, elements)
 }
 
 /// Converts an array of an extension type to its storage type.

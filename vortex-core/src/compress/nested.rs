@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use arrow::array::{Array as _, ArrayRef, AsArray as _};
-use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::buffer::NullBuffer;
 
-use super::canonical::{canonical, from_zero, visible, visible_items};
+use super::canonical::{canonical, visible, visible_items};
 use super::numbers::compress_positions;
 use super::scheme::{Context, Kind};
 use super::{boolean, compress as compress_child};
-use crate::array::present;
+use crate::array::{present, shown_items};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::encodings::{fixed_size_list, list, list_view, map, struct_};
@@ -37,7 +37,7 @@ pub(super) fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<
         }
         DType::List(element, _) => {
             let (_, offsets, elements, nulls) = array.as_list::<i32>().clone().into_parts();
-            let (offsets, elements) = from_zero(&offsets, &elements);
+            let (offsets, elements) = shown_items(offsets, elements);
             let offsets = compress_positions(&positions(cx), unsigned(&offsets), None)?;
             let encoded = compress_child(cx, &elements, element)?;
             list::encode(encoded, elements.len(), offsets, validity(cx, nulls.as_ref())?)
@@ -49,11 +49,11 @@ pub(super) fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<
         }
         DType::Map(map, _) => {
             let (_, offsets, entries, nulls, _) = array.as_map().clone().into_parts();
-            let (offsets, entries) = from_zero(&offsets, &(Arc::new(entries) as ArrayRef));
+            let (offsets, entries) = shown_items(offsets, Arc::new(entries));
             // Keys of maps are decoded to other types than strings elsewhere.
             let entries = present(entries, &data_type(&map.entry())?)?;
             let sizes = offsets.windows(2).map(|pair| (pair[1] - pair[0]).cast_unsigned()).collect();
-            let starts = unsigned(&offsets.slice(0, offsets.len() - 1));
+            let starts = unsigned(&offsets[..offsets.len() - 1]);
             let starts = compress_positions(&positions(cx), starts, None)?;
             let sizes = compress_positions(&positions(cx), sizes, None)?;
             let (len, entries) = (entries.len(), compress_child(cx, &entries, &map.entry())?);
@@ -70,7 +70,7 @@ fn positions(cx: &Context) -> Context {
 }
 
 /// Converts offsets, which are not negative.
-fn unsigned(offsets: &ScalarBuffer<i32>) -> Vec<u32> {
+fn unsigned(offsets: &[i32]) -> Vec<u32> {
     offsets.iter().map(|offset| offset.cast_unsigned()).collect()
 }
 

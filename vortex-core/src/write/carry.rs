@@ -20,7 +20,7 @@ use hashbrown::HashMap;
 
 use super::hidden::fit_decimals;
 use crate::array::restore::{map_entries, renamed, without_nulls};
-use crate::array::{has_empty_values, present, take};
+use crate::array::{has_empty_values, present, shown_items, take};
 use crate::{Error, Result};
 
 /// Converts an array to its carrier type: the [`plain_carrier`](crate::dtype::stored::plain_carrier) of
@@ -109,17 +109,6 @@ fn carry_list<O: OffsetSizeTrait>(lists: &GenericListArray<O>, item: &FieldRef) 
     let (offsets, values) = shown_items(offsets, values);
     let values = carried(&values, item.data_type())?;
     Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?))
-}
-
-/// The items between the first and the last offset, and the offsets among them: a slice has all items.
-fn shown_items<O: OffsetSizeTrait>(offsets: OffsetBuffer<O>, items: ArrayRef) -> (OffsetBuffer<O>, ArrayRef) {
-    let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
-    let count = (last - first).as_usize();
-    if count == items.len() {
-        return (offsets, items);
-    }
-    let offsets: Vec<O> = offsets.iter().map(|offset| *offset - first).collect();
-    (OffsetBuffer::new(offsets.into()), items.slice(first.as_usize(), count))
 }
 
 fn carry_fixed_size_list(lists: &FixedSizeListArray, item: &FieldRef, to: &DataType) -> Result<ArrayRef> {

@@ -15,6 +15,7 @@ use arrow::datatypes::{
     Decimal256Type, DecimalType,
 };
 
+use crate::array::shown_items;
 use crate::{Error, Result};
 
 /// The same rows, with decimals that have no more digits than their type: zero where one has, but no row shows it.
@@ -37,17 +38,17 @@ pub(super) fn fit_decimals(array: &ArrayRef, shown: Option<&NullBuffer>) -> Resu
         }
         DataType::List(item) => {
             let (_, offsets, items, _) = array.as_list::<i32>().clone().into_parts();
-            let (offsets, items) = fit_items(&offsets, &items, shown.as_ref())?;
+            let (offsets, items) = fit_items(offsets, items, shown.as_ref())?;
             Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, items, nulls)?)
         }
         DataType::LargeList(item) => {
             let (_, offsets, items, _) = array.as_list::<i64>().clone().into_parts();
-            let (offsets, items) = fit_items(&offsets, &items, shown.as_ref())?;
+            let (offsets, items) = fit_items(offsets, items, shown.as_ref())?;
             Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, items, nulls)?)
         }
         DataType::Map(entries, sorted) => {
             let (_, offsets, items, _, _) = array.as_map().clone().into_parts();
-            let (offsets, items) = fit_items(&offsets, &(Arc::new(items) as ArrayRef), shown.as_ref())?;
+            let (offsets, items) = fit_items(offsets, Arc::new(items), shown.as_ref())?;
             let items = items.as_struct().clone();
             Arc::new(MapArray::try_new(Arc::clone(entries), offsets, items, nulls, *sorted)?)
         }
@@ -104,20 +105,18 @@ fn fit<T: DecimalType>(array: &ArrayRef, precision: u8, shown: Option<&NullBuffe
 /// The items between the first and the last offset, of which only those of lists that are shown matter, and
 /// offsets into them.
 fn fit_items<O: OffsetSizeTrait>(
-    offsets: &OffsetBuffer<O>,
-    items: &ArrayRef,
+    offsets: OffsetBuffer<O>,
+    items: ArrayRef,
     lists: Option<&NullBuffer>,
 ) -> Result<(OffsetBuffer<O>, ArrayRef)> {
-    let first = offsets[0];
-    let moved: Vec<O> = offsets.iter().map(|offset| *offset - first).collect();
-    let len = moved[moved.len() - 1].as_usize();
-    let mut shown = BooleanBufferBuilder::new(len);
-    for (row, ends) in moved.windows(2).enumerate() {
+    let (offsets, items) = shown_items(offsets, items);
+    let mut shown = BooleanBufferBuilder::new(items.len());
+    for (row, ends) in offsets.windows(2).enumerate() {
         shown.append_n((ends[1] - ends[0]).as_usize(), lists.is_none_or(|lists| lists.is_valid(row)));
     }
     let shown = NullBuffer::new(shown.finish());
-    let items = fit_decimals(&items.slice(first.as_usize(), len), Some(&shown))?;
-    Ok((OffsetBuffer::new(moved.into()), items))
+    let items = fit_decimals(&items, Some(&shown))?;
+    Ok((offsets, items))
 }
 
 #[cfg(test)]
