@@ -69,7 +69,10 @@ async fn a_folder_is_read_without_hidden_files() {
 #[tokio::test]
 async fn a_folder_is_read_without_files_whose_names_merely_end_like_those_of_ours() {
     let folder = tempfile::tempdir().unwrap();
-    let (context, place) = (session(), folder.path().display());
+    // Without the URL tables of DataFusion, which compare without the dot.
+    let (context, place) = (SessionContext::new(), folder.path().display());
+    register(&context).unwrap();
+    enable_url_tables(&context);
     run(&context, &format!("COPY (SELECT 1 AS i) TO '{place}/a.vortex'")).await;
     for other in ["b.oldvortex", "vortex", "sub.vortex/_SUCCESS", "sub.vortex/notes.txt"] {
         fs::create_dir_all(folder.path().join(other).parent().unwrap()).unwrap();
