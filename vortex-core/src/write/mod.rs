@@ -54,6 +54,7 @@ mod hidden;
 mod intake;
 mod narrow_keys;
 mod options;
+mod output;
 mod pending;
 mod pieces;
 mod storable;

@@ -6,26 +6,24 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::carry::carry;
-use super::chunk::{Encoded, Job, Part, Turn, chunk_rows};
+use super::chunk::{Job, Turn, chunk_rows};
 use super::columns::Columns;
 use super::container::Container;
 use super::dictionary::{Text, may_share_dictionary};
 use super::encoder::Encoder;
 use super::intake::Intake;
 use super::narrow_keys::NarrowKeys;
+use super::output::Output;
 use super::pending::{Cut, PendingRows};
 use super::storable::{arrow_schema, carriers, check_batch, check_depth, check_names};
-use super::written::{Written, chunked, flat};
-use super::zone_table::{ZoneTable, shows_bounds};
-use super::{ColumnSummary, DEFAULT_MIN_READER, WriteOptions, WriteSummary};
+use super::{DEFAULT_MIN_READER, WriteOptions, WriteSummary};
 use crate::compress::Compressor;
 use crate::dtype::DType;
 use crate::dtype::stored::{first_reader, stored_schema};
 use crate::error::ResultExt as _;
 use crate::file::ARROW_SCHEMA_KEY;
 use crate::io::{Sink, runtime};
-use crate::stats::FieldStats;
-use crate::wire::{WriteLayout, WriteNode, dtype_tables};
+use crate::wire::dtype_tables;
 use crate::{Error, Release, Result};
 
 /// Minimum number of bytes of a column that are encoded together, regardless of the budget.
@@ -57,13 +55,9 @@ pub struct FileWriter {
     narrow_keys: NarrowKeys,
     pending: PendingRows,
     encoder: Encoder,
-    /// Encoded chunks per leaf, kept until there are enough to write them next to each other.
-    waiting: Vec<Vec<Encoded>>,
-    waiting_bytes: usize,
+    output: Output,
     /// Bytes that rows had in memory before their encoding started.
     started_bytes: u64,
-    container: Container<Box<dyn Sink>>,
-    leaves: Vec<Written>,
     /// Null count of each root field.
     null_counts: Vec<u64>,
     row_count: u64,
@@ -109,11 +103,8 @@ impl FileWriter {
             narrow_keys: NarrowKeys::new(&schema),
             pending: PendingRows::new(leaf_count),
             encoder: Encoder::new(compressor.clone()),
-            waiting: (0..leaf_count).map(|_| Vec::new()).collect(),
-            waiting_bytes: 0,
+            output: Output::new(Container::new(Box::new(sink), &options), leaf_count),
             started_bytes: 0,
-            container: Container::new(Box::new(sink) as Box<dyn Sink>, &options),
-            leaves: (0..leaf_count).map(|_| Written::default()).collect(),
             null_counts: vec![0; fields.len()],
             row_count: 0,
             texts,
@@ -151,27 +142,22 @@ impl FileWriter {
 
     /// Bytes held in memory: rows that are waiting, being encoded, or on their way to storage.
     pub fn buffered_bytes(&self) -> usize {
-        self.budgeted_bytes() + self.container.sink().buffered_bytes()
+        self.budgeted_bytes() + self.output.container.sink().buffered_bytes()
     }
 
     /// Bytes that the budget is for: all but those on their way to storage, which a sink limits by itself.
     fn budgeted_bytes(&self) -> usize {
-        self.pending.bytes() + self.bytes_at_work() + self.held_bytes()
-    }
-
-    /// Bytes of dictionaries that may still grow.
-    fn held_bytes(&self) -> usize {
-        self.leaves.iter().map(|leaf| leaf.held_bytes).sum()
+        self.pending.bytes() + self.bytes_at_work() + self.output.held_bytes()
     }
 
     /// Bytes of chunks that are being encoded, or waiting to be written.
     fn bytes_at_work(&self) -> usize {
-        self.encoder.buffered_bytes() + self.waiting_bytes
+        self.encoder.buffered_bytes() + self.output.waiting_bytes()
     }
 
     /// Number of bytes written so far.
     pub fn bytes_written(&self) -> u64 {
-        self.container.position()
+        self.output.container.position()
     }
 
     /// Whether a file of the rows taken so far has about this many bytes, for callers that start another file
@@ -187,8 +173,8 @@ impl FileWriter {
             self.flush().await?;
         }
         let (done, rest) = self.done_and_rest();
-        let held = self.waiting_bytes + self.encoder.encoded_bytes() + self.held_bytes();
-        let encoded = u128::from(self.container.position()) + held as u128;
+        let held = self.output.waiting_bytes() + self.encoder.encoded_bytes() + self.output.held_bytes();
+        let encoded = u128::from(self.output.container.position()) + held as u128;
         let shrunk = (u128::from(rest) * encoded).checked_div(done.into()).unwrap_or_default();
         Ok(encoded + shrunk >= u128::from(bytes))
     }
@@ -236,7 +222,7 @@ impl FileWriter {
     /// these may be more than their part of it. If they are more than all of the budget, with dictionaries, waiting would
     /// save little.
     async fn keep_to_budget(&mut self) -> Result<()> {
-        if self.pending_limit() + self.held_bytes() > self.options.memory_budget {
+        if self.pending_limit() + self.output.held_bytes() > self.options.memory_budget {
             return Ok(());
         }
         while self.budgeted_bytes() > self.options.memory_budget {
@@ -244,8 +230,8 @@ impl FileWriter {
                 self.encoder.wait().await?;
                 self.collect();
                 self.write_if_enough().await?;
-            } else if self.waiting_bytes > 0 {
-                self.write_waiting().await?;
+            } else if self.output.waiting_bytes() > 0 {
+                self.output.write_waiting(&self.columns).await?;
             } else {
                 break;
             }
@@ -267,7 +253,7 @@ impl FileWriter {
             self.encoder.wait().await?;
         }
         self.collect();
-        self.write_waiting().await?;
+        self.output.write_waiting(&self.columns).await?;
         self.is_broken = false;
         Ok(())
     }
@@ -302,22 +288,24 @@ impl FileWriter {
     /// # Errors
     /// If storage fails to remove what has been written.
     pub async fn abort(mut self) -> Result<()> {
-        self.container.abort().await
+        self.output.container.abort().await
     }
 
     /// Removes what has been written after an error, which matters more than one of the removal.
     pub(super) async fn give_up(&mut self) {
-        if let Err(error) = self.container.abort().await {
+        if let Err(error) = self.output.container.abort().await {
             tracing::warn!(%error, "failed to remove the parts of a failed file");
         }
     }
 
     async fn complete(&mut self) -> Result<WriteSummary> {
         self.flush().await?;
-        let layout = self.write_zone_tables().await?;
-        // Only now is the last zone of each column part of what is known of all its rows.
-        let columns = self.column_summaries();
-        let statistics = self.statistics(&columns);
+        let (columns, min_reader) = (&self.columns, self.min_reader);
+        let layouts =
+            self.output.write_zone_tables(columns, self.row_count, min_reader, &self.compressor).await?;
+        let layout = columns.layout(self.row_count, layouts);
+        let summaries = self.output.summaries(columns, self.null_counts.len());
+        let statistics = self.output.statistics(columns, &summaries, &self.null_counts, min_reader);
         let mut metadata = self.options.metadata.clone();
         let schema = self.narrow_keys.widened(&self.schema);
         let arrow_schema = match schema == self.schema {
@@ -325,9 +313,9 @@ impl FileWriter {
             false => arrow_schema(&schema, &self.dtype)?,
         };
         metadata.extend(arrow_schema.map(|bytes| (ARROW_SCHEMA_KEY.into(), bytes)));
-        let tail = self.container.finish(&self.dtype, &layout, &statistics, &metadata).await?;
+        let tail = self.output.container.finish(&self.dtype, &layout, &statistics, &metadata).await?;
         let min_reader = self.min_reader().filter(|_| layout.node_count() <= MAX_TABLES);
-        Ok(WriteSummary { schema, row_count: self.row_count, columns, min_reader, tail })
+        Ok(WriteSummary { schema, row_count: self.row_count, columns: summaries, min_reader, tail })
     }
 
     fn check_sound(&self) -> Result<()> {
@@ -341,7 +329,7 @@ impl FileWriter {
 
     /// Limit of the bytes of collected rows: a third of the budget, while other rows are being encoded.
     fn pending_limit(&self) -> usize {
-        (self.options.memory_budget / 3).max(self.leaves.len() * MIN_COLUMN_BYTES)
+        (self.options.memory_budget / 3).max(self.columns.leaves.len() * MIN_COLUMN_BYTES)
     }
 
     /// Starts encoding rows once there is memory for them. After the last rows, nothing is held back.
@@ -350,7 +338,7 @@ impl FileWriter {
         let jobs: Vec<Job> = cuts.into_iter().flat_map(|cut| self.jobs(cut, are_last)).collect();
         // Leave room to collect the next rows while these are being encoded.
         let room = self.options.memory_budget.saturating_sub(self.pending_limit() + bytes);
-        while self.encoder.is_busy() && self.bytes_at_work() + self.held_bytes() > room {
+        while self.encoder.is_busy() && self.bytes_at_work() + self.output.held_bytes() > room {
             self.encoder.wait().await?;
             self.collect();
             self.write_if_enough().await?;
@@ -396,122 +384,15 @@ impl FileWriter {
     /// Takes the groups that are completely encoded.
     fn collect(&mut self) {
         while let Some(chunks) = self.encoder.take_group() {
-            for chunk in chunks {
-                self.leaves[chunk.leaf].held_bytes = chunk.held_bytes;
-                self.waiting_bytes += chunk.encoded_bytes;
-                self.waiting[chunk.leaf].push(chunk);
-            }
+            chunks.into_iter().for_each(|chunk| self.output.push(chunk));
         }
     }
 
     async fn write_if_enough(&mut self) -> Result<()> {
-        if self.waiting_bytes >= self.options.memory_budget / 4 {
-            self.write_waiting().await?;
+        if self.output.waiting_bytes() >= self.options.memory_budget / 4 {
+            self.output.write_waiting(&self.columns).await?;
         }
         Ok(())
-    }
-
-    /// Writes the encoded chunks, column by column.
-    async fn write_waiting(&mut self) -> Result<()> {
-        for at in 0..self.leaves.len() {
-            for encoded in std::mem::take(&mut self.waiting[at]) {
-                self.waiting_bytes -= encoded.encoded_bytes;
-                self.write_encoded(encoded)
-                    .await
-                    .at(|| format!("column `{}`", self.columns.leaves[at].path))?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn write_encoded(&mut self, encoded: Encoded) -> Result<()> {
-        let at = encoded.leaf;
-        for part in encoded.parts {
-            match part {
-                Part::Chunk(node, rows) => {
-                    let segment = self.write_segment(at, &node).await?;
-                    self.leaves[at].chunks.push(flat(rows as u64, segment));
-                }
-                Part::Codes(node, rows) => {
-                    let segment = self.write_segment(at, &node).await?;
-                    self.leaves[at].codes.push(rows as u64, flat(rows as u64, segment));
-                }
-                Part::Values { node, count, codes_ptype } => {
-                    let segment = self.write_segment(at, &node).await?;
-                    self.leaves[at].end_dictionary(flat(count, segment), codes_ptype);
-                }
-            }
-        }
-        let leaf = &mut self.leaves[at];
-        leaf.add_zones(encoded.zones, &self.columns.leaves[at].dtype)?;
-        leaf.summary.raw_bytes += encoded.raw_bytes as u64;
-        Ok(())
-    }
-
-    async fn write_segment(&mut self, at: usize, node: &WriteNode) -> Result<u32> {
-        let (segment, length) = self.container.segment(node).await?;
-        self.leaves[at].summary.encoded_bytes += u64::from(length);
-        self.leaves[at].summary.segment_count += 1;
-        Ok(segment)
-    }
-
-    /// Writes the zone tables; returns the layout of the file.
-    async fn write_zone_tables(&mut self) -> Result<WriteLayout> {
-        let mut layouts = Vec::with_capacity(self.leaves.len());
-        for (at, leaf) in self.columns.leaves.iter().enumerate() {
-            let written = &mut self.leaves[at];
-            if let Some(last) = written.open.take() {
-                written.close(last, &leaf.dtype)?;
-            }
-            let data = chunked(self.row_count, std::mem::take(&mut written.chunks));
-            // For a single zone, the statistics of the file contain the same as a zone table.
-            if !leaf.is_visible || written.zones.len() < 2 {
-                layouts.push(data);
-                continue;
-            }
-            let place = || format!("zone table of column `{}`", leaf.path);
-            let zones = std::mem::take(&mut written.zones);
-            let table = ZoneTable::new(zones, &leaf.dtype, self.min_reader, &self.compressor);
-            let table = table.at(place)?;
-            let (segment, length) = self.container.segment(&table.table).await.at(place)?;
-            written.summary.encoded_bytes += u64::from(length);
-            written.summary.segment_count += 1;
-            let zones = flat(table.zone_count, segment);
-            let zoned = WriteLayout::new(table.id, self.row_count, vec![data, zones]);
-            layouts.push(zoned.metadata(table.metadata));
-        }
-        Ok(self.columns.layout(self.row_count, layouts))
-    }
-
-    /// Statistics of the root fields.
-    fn statistics(&self, columns: &[ColumnSummary]) -> Vec<FieldStats> {
-        let counted = self.null_counts.iter().zip(columns).map(|(nulls, column)| FieldStats {
-            null_count: Some(*nulls),
-            uncompressed_size: Some(column.raw_bytes),
-            ..FieldStats::default()
-        });
-        let mut fields: Vec<FieldStats> = counted.collect();
-        for (leaf, written) in self.columns.leaves.iter().zip(&self.leaves) {
-            if let (true, Some(whole)) = (leaf.is_root, &written.whole) {
-                let stats = &mut fields[leaf.root];
-                *stats = whole.to_field_stats(&leaf.dtype, stats.uncompressed_size.unwrap_or_default());
-                if !shows_bounds(&leaf.dtype, self.min_reader) {
-                    (stats.min, stats.max) = Default::default();
-                }
-            }
-        }
-        fields
-    }
-
-    fn column_summaries(&self) -> Vec<ColumnSummary> {
-        let mut columns = vec![ColumnSummary::default(); self.null_counts.len()];
-        for (leaf, written) in self.columns.leaves.iter().zip(&self.leaves) {
-            let column = &mut columns[leaf.root];
-            column.raw_bytes += written.summary.raw_bytes;
-            column.encoded_bytes += written.summary.encoded_bytes;
-            column.segment_count += written.summary.segment_count;
-        }
-        columns
     }
 }
 
