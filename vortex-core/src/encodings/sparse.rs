@@ -26,7 +26,7 @@ use crate::array::{
 };
 use crate::dtype::DType;
 use crate::expr::Predicate;
-use crate::kernels::runs::repeat_runs;
+use crate::kernels::runs::repeat_one;
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
@@ -94,7 +94,7 @@ impl SparseArray {
     ) -> Result<ArrayRef> {
         self.limits.decoded_bytes(self.len, size_of::<N>())?;
         let nulls = spread_nulls(located, self.len, values.nulls(), fill.is_null(0));
-        let mut out = repeat_runs(&values_of::<N>(fill)[..1], std::iter::once(self.len), self.len);
+        let mut out = repeat_one(values_of::<N>(fill)[0], self.len);
         for (row, value) in located.rows().zip(values_of::<N>(values).iter()) {
             out[row] = *value;
         }

@@ -58,6 +58,25 @@ impl<const STRIDE: usize, T: Copy, E: Iterator<Item = usize>> Vectorized for Rep
     }
 }
 
+/// `rows` times the same value.
+pub(crate) fn repeat_one<T: Copy>(value: T, rows: usize) -> Vec<T> {
+    vectorized(RepeatOne { value, rows })
+}
+
+struct RepeatOne<T> {
+    value: T,
+    rows: usize,
+}
+
+impl<T: Copy> Vectorized for RepeatOne<T> {
+    type Output = Vec<T>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<T> {
+        vec![self.value; self.rows]
+    }
+}
+
 /// Expands runs to `rows` bits; run `i` repeats `bits[i]` up to the `i`th end.
 ///
 /// # Panics
@@ -69,20 +88,22 @@ pub(crate) fn repeat_bits(
 ) -> BooleanBuffer {
     // First marks where bits change, then computes the parity of the number of changes so far.
     let mut words = vec![0u64; rows / 64 + 1];
-    let (mut start, mut last) = (0, false);
+    let (mut start, mut last) = (0, 0);
+    let (mut at, mut changes) = (0, 0);
     for (bit, end) in bits.iter().zip(ends) {
         assert!(start <= end && end <= rows, "runs rise up to the last row");
-        words[start / 64] ^= u64::from(bit != last) << (start % 64);
-        (start, last) = (end, bit);
+        // Without a branch, and without loading what was just stored: there are few runs in a word, or many.
+        changes = if start / 64 == at { changes } else { 0 };
+        at = start / 64;
+        changes ^= (u64::from(bit) ^ last) << (start % 64);
+        words[at] = changes;
+        (start, last) = (end, u64::from(bit));
     }
-    words[start / 64] ^= u64::from(last) << (start % 64);
+    words[start / 64] ^= last << (start % 64);
+    vectorized(Parities(&mut words));
     let mut carry = 0u64;
     for word in &mut words {
-        let mut bits = *word;
-        for distance in [1, 2, 4, 8, 16, 32] {
-            bits ^= bits << distance;
-        }
-        *word = bits ^ carry;
+        *word ^= carry;
         carry = 0u64.wrapping_sub(*word >> 63);
     }
     let bytes = if cfg!(target_endian = "big") {
@@ -91,6 +112,22 @@ pub(crate) fn repeat_bits(
         Buffer::from_vec(words)
     };
     BooleanBuffer::new(bytes, 0, rows)
+}
+
+/// Replaces every bit by the parity of all bits of its word up to itself.
+struct Parities<'a>(&'a mut [u64]);
+
+impl Vectorized for Parities<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for word in self.0 {
+            for distance in [1, 2, 4, 8, 16, 32] {
+                *word ^= *word << distance;
+            }
+        }
+    }
 }
 
 /// The values `base`, `base + step`, and so on, wrapping.

@@ -19,7 +19,7 @@ use arrow::datatypes::ByteViewType;
 
 use super::gather::{Key, gather};
 use super::joined::is_ascii;
-use super::runs::repeat_runs;
+use super::runs::{repeat_one, repeat_runs};
 use super::simd::{Vectorized, vectorized};
 use crate::{Error, Result};
 
@@ -209,7 +209,7 @@ pub(crate) fn repeat_view<V: ByteViewType>(
     one: &GenericByteViewArray<V>,
     rows: usize,
 ) -> Option<GenericByteViewArray<V>> {
-    let views = repeat_runs(one.views().get(..1)?, std::iter::once(rows), rows);
+    let views = repeat_one(*one.views().first()?, rows);
     let nulls = one.is_null(0).then(|| NullBuffer::new_null(rows));
     // SAFETY: each view is taken from a valid Arrow array with the same buffers.
     Some(unsafe {

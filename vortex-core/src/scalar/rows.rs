@@ -12,7 +12,7 @@ use arrow::datatypes::{ArrowNativeType as _, DataType, FieldRef, Fields, UnionFi
 use super::arrays::{array_of, flat_array};
 use super::{Scalar, Value};
 use crate::dtype::{DType, StructType, UnionType};
-use crate::kernels::runs::repeat_runs;
+use crate::kernels::runs::repeat_one;
 use crate::kernels::views::repeat_view;
 use crate::limits::Limits;
 use crate::{Error, Result};
@@ -220,7 +220,7 @@ fn repeat(one: &ArrayRef, len: usize) -> Result<ArrayRef> {
 }
 
 fn repeat_native<T: ArrowPrimitiveType>(one: &PrimitiveArray<T>, len: usize) -> PrimitiveArray<T> {
-    let rows = repeat_runs(one.values(), std::iter::once(len), len);
+    let rows = repeat_one(one.value(0), len);
     let nulls = one.is_null(0).then(|| NullBuffer::new_null(len));
     PrimitiveArray::new(rows.into(), nulls).with_data_type(one.data_type().clone())
 }
