@@ -403,12 +403,15 @@ impl<'a> Queries<'a> {
         let start = self.random.random_range(0..=letters.len());
         let end = self.random.random_range(start..=letters.len());
         let part: String = letters[start..end].iter().collect();
-        match self.random.random_range(0..6) {
+        let other: String = letters[start / 2..start].iter().collect();
+        match self.random.random_range(0..8) {
             0 => format!("'{part}%'"),
             1 => format!("'%{part}'"),
             2 => format!("'%{part}%'"),
             3 => format!("'{part}'"),
             4 => format!("'_{part}%'"),
+            5 => format!("'{other}%{part}'"),
+            6 => format!("'%{other}%{part}%{other}'"),
             _ => format!("'%{part}%e%'"),
         }
     }

@@ -12,7 +12,7 @@ use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Decimal128Type, D
 use futures::TryStreamExt as _;
 use vortex_core::array::{Aggregate, ArrayRef, EncodedRef, encoded_bytes};
 use vortex_core::dtype::arrow::data_type;
-use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Predicate, RowPredicate};
+use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Like, Predicate, RowPredicate};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::MemoryFile;
 use vortex_core::scan::{Measures, RowAccess, ScanBuilder};
@@ -134,6 +134,11 @@ pub fn array(array: &EncodedRef, choices: &mut Choices<'_>) -> Result<()> {
         && let Ok(constant) = Scalar::from_arrow(whole.as_ref(), one, array.dtype())
     {
         let op = [CompareOp::Eq, CompareOp::NotEq, CompareOp::Lt, CompareOp::GtEq][choices.below(4)];
+        if let Some(text) = constant.as_str() {
+            let mut part = || text.chars().skip(choices.below(4)).take(choices.below(4)).collect::<String>();
+            let pattern = format!("{}%{}%{}", part(), part(), part());
+            predicates.push(Predicate::Like(Like::new(pattern).with_negated(choices.flag())));
+        }
         predicates.push(Predicate::Compare(op, constant.clone()));
         predicates.push(Predicate::In(Arc::new(InList::new([constant], choices.flag()))));
     }
@@ -219,6 +224,11 @@ pub fn pushdown(file: &VortexFile, choices: &mut Choices<'_>) -> Result<()> {
     let predicate = match Scalar::from_arrow(whole.column(at).as_ref(), row, &columns.dtypes()[at]) {
         Ok(constant) if choices.below(4) > 0 => {
             let op = [CompareOp::Eq, CompareOp::NotEq, CompareOp::Lt, CompareOp::GtEq][choices.below(4)];
+        if let Some(text) = constant.as_str() {
+            let mut part = || text.chars().skip(choices.below(4)).take(choices.below(4)).collect::<String>();
+            let pattern = format!("{}%{}%{}", part(), part(), part());
+            predicates.push(Predicate::Like(Like::new(pattern).with_negated(choices.flag())));
+        }
             Predicate::Compare(op, constant)
         }
         _ => Predicate::IsNull,

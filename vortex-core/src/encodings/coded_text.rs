@@ -12,7 +12,8 @@ use arrow::buffer::{BooleanBuffer, NullBuffer};
 use crate::array::{Decoded, EncodedRef, decode_integers, decode_offsets};
 use crate::dtype::{DType, PType};
 use crate::expr::{InList, Like, Predicate};
-use crate::kernels::needle::{Against, Automaton, Needle};
+use crate::kernels::automaton::Automaton;
+use crate::kernels::needle::{Against, Needle};
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::wire::WriteNode;
@@ -41,8 +42,8 @@ pub(super) trait CodedRows {
     /// Compares a row with a needle.
     fn against(&self, row: usize, needle: &Needle) -> Against;
 
-    /// The rows that an automaton accepts, if it can run on codes.
-    fn accepted(&self, automaton: &Automaton) -> Option<BooleanBuffer>;
+    /// The rows that an automaton accepts, all or those `among` them; `None` if some codes stand for nothing.
+    fn accepted(&self, automaton: &Automaton, among: Option<&BooleanBuffer>) -> Option<BooleanBuffer>;
 }
 
 /// Whether [`matches`] supports a predicate, determined without reading rows.
@@ -84,7 +85,15 @@ pub(super) fn matches(
                     let needle = Needle::new(text.as_bytes());
                     each(rows, |row| rows.against(row, &needle).starts_with())
                 }
-                Pattern::Contains(text) => rows.accepted(&Automaton::finding(text.as_bytes())?)?,
+                Pattern::Contains { start, between, end } => {
+                    let between: Vec<&[u8]> = between.into_iter().map(str::as_bytes).collect();
+                    let automaton = Automaton::finding(start.as_bytes(), &between, end.as_bytes())?;
+                    // Few rows may start as they should, and the others are found out fast.
+                    let needle = Needle::new(start.as_bytes());
+                    let among = (!start.is_empty())
+                        .then(|| each(rows, |row| rows.against(row, &needle).starts_with()));
+                    rows.accepted(&automaton, among.as_ref())?
+                }
             };
             if like.negated { !&found } else { found }
         }
@@ -107,29 +116,31 @@ fn is_in(rows: &impl CodedRows, nulls: Option<NullBuffer>, list: &InList) -> Opt
     Some(list.outcome(found, nulls))
 }
 
-/// A LIKE pattern simple enough to be evaluated on codes.
+/// A LIKE pattern that can be evaluated on codes: one without wildcards for single characters, and without escapes.
 enum Pattern<'a> {
     Equals(&'a str),
     StartsWith(&'a str),
-    Contains(&'a str),
+    /// `start%...%end`, with some text for each of the dots.
+    Contains {
+        start: &'a str,
+        between: Vec<&'a str>,
+        end: &'a str,
+    },
 }
 
 impl<'a> Pattern<'a> {
     fn of(like: &'a Like) -> Option<Self> {
-        if like.case_insensitive {
+        if like.case_insensitive || like.pattern.contains(['_', '\\']) {
             return None;
         }
-        let plain = |text: &str| !text.contains(['%', '_', '\\']);
-        let pattern = &*like.pattern;
-        if plain(pattern) {
-            return Some(Pattern::Equals(pattern));
-        }
-        let start = pattern.strip_suffix('%')?;
-        if plain(start) {
-            return Some(Pattern::StartsWith(start));
-        }
-        let middle = start.strip_prefix('%')?;
-        plain(middle).then_some(Pattern::Contains(middle))
+        let Some((start, rest)) = like.pattern.split_once('%') else {
+            return Some(Pattern::Equals(&like.pattern));
+        };
+        Some(match rest.rsplit_once('%') {
+            None if rest.is_empty() => Pattern::StartsWith(start),
+            None => Pattern::Contains { start, between: Vec::new(), end: rest },
+            Some((between, end)) => Pattern::Contains { start, between: between.split('%').collect(), end },
+        })
     }
 }
 

@@ -288,7 +288,10 @@ fn predicates(dtype: &DType, values: &ArrayRef) -> Vec<Predicate> {
         predicates.push(Predicate::Between(low.clone(), high.clone()));
     }
     if let DType::Utf8(_) = dtype.storage() {
-        for pattern in ["%", "a%", "%a", "%e%", "_", "", "a_c%", "\\%%", "%longer%"] {
+        for pattern in [
+            "%", "a%", "%a", "%e%", "_", "", "a_c%", "\\%%", "%longer%", "%%", "a%e", "l%r%", "%e%r%",
+            "%n%e%r", "a%a%a",
+        ] {
             for (negated, case_insensitive) in [(false, false), (true, false), (false, true), (true, true)] {
                 let like = Like::new(pattern).with_negated(negated).with_case_insensitive(case_insensitive);
                 predicates.push(Predicate::Like(like));

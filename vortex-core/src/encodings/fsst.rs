@@ -12,7 +12,7 @@
 //!
 //! Slicing slices the children. Decoding decodes all codes between the first and the last offset at once
 //! and splits the bytes by lengths. Filter and take gather codes, for which they decode only the offsets of
-//! the wanted rows if these are few. Comparisons and simple LIKE patterns are evaluated on codes.
+//! the wanted rows if these are few. Comparisons and LIKE are evaluated on codes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,9 +30,10 @@ use crate::array::{
 };
 use crate::dtype::DType;
 use crate::expr::Predicate;
+use crate::kernels::automaton::Automaton;
 use crate::kernels::fsst::SymbolTable;
 use crate::kernels::joined::Follow;
-use crate::kernels::needle::{Against, Automaton, Needle};
+use crate::kernels::needle::{Against, Needle};
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::wire::WriteNode;
@@ -259,9 +260,8 @@ impl CodedRows for Rows<'_> {
         self.table.against(self.codes(row), needle)
     }
 
-    fn accepted(&self, automaton: &Automaton) -> Option<BooleanBuffer> {
-        let automaton = self.table.over_codes(automaton);
-        Some(BooleanBuffer::collect_bool(self.len(), |row| automaton.accepts(self.codes(row))))
+    fn accepted(&self, automaton: &Automaton, among: Option<&BooleanBuffer>) -> Option<BooleanBuffer> {
+        self.table.accepted(self.codes, self.offsets, automaton, among)
     }
 }
 

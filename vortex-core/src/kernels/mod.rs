@@ -3,7 +3,9 @@
 //! They are independent of files and encodings. Values are passed as [`Word`]s, unsigned integers as wide as
 //! the values of a column, so that the same loop handles signed integers and floats through their bits.
 
+pub(crate) mod automaton;
 pub(crate) mod bitpack;
+mod coded;
 pub(crate) mod delta;
 pub(crate) mod fsst;
 pub(crate) mod gather;

@@ -4,6 +4,10 @@
 //! length.
 #![expect(unsafe_code, reason = "copies whole tokens into capacity that is checked per chunk")]
 
+use arrow::buffer::BooleanBuffer;
+
+use super::automaton::Automaton;
+use super::coded::Coded;
 use super::gather::{Key, in_range};
 use super::joined::{Follow, Joined};
 use super::needle::{Against, Needle};
@@ -97,6 +101,20 @@ impl Tokens {
         codes.iter().map(|code| self.lengths.get(code.index()).map(|len| usize::from(*len))).sum()
     }
 
+    /// Whether an automaton accepts the value of each row of codes, or of those `among` them; `None` if some codes have no
+    /// token. The codes of a row lie between two offsets, which must not decrease or exceed the number of codes.
+    pub(crate) fn accepted<K: Key>(
+        &self,
+        codes: &[K],
+        offsets: &[usize],
+        automaton: &Automaton,
+        among: Option<&BooleanBuffer>,
+    ) -> Option<BooleanBuffer> {
+        let bytes_of = |code: usize| (self.bytes[code], usize::from(self.lengths[code]));
+        let code_count = self.bytes.len();
+        Coded { codes, offsets, code_count, bytes_of, escape: None }.accepted(automaton, among)
+    }
+
     /// Compares the value of some codes with a constant, reading no more codes than needed. A code
     /// without a token ends the value.
     pub(crate) fn against<K: Key>(&self, codes: &[K], needle: &Needle) -> Against {
@@ -108,16 +126,28 @@ impl Tokens {
             };
             let len = usize::from(*len);
             let left = needle.len() - at;
-            let shared = len.min(left);
-            let wanted = &needle.bytes()[at..at + shared];
-            match token[..shared].cmp(wanted) {
-                std::cmp::Ordering::Less => return Against::Below,
-                std::cmp::Ordering::Greater => return Against::Above,
-                std::cmp::Ordering::Equal if len > left => return Against::Extends,
-                std::cmp::Ordering::Equal => at += len,
+            let shared = low_bytes(len.min(left));
+            let (token, wanted) = (u128::from_le_bytes(*token) & shared, needle.double_word(at) & shared);
+            if token != wanted {
+                // Bytes are compared starting with the first, which is the lowest of the word.
+                let below = token.swap_bytes() < wanted.swap_bytes();
+                return if below { Against::Below } else { Against::Above };
             }
+            if len > left {
+                return Against::Extends;
+            }
+            at += len;
         }
         if at == needle.len() { Against::Equal } else { Against::Below }
+    }
+}
+
+/// A word whose `len` lowest bytes are set, at most sixteen.
+#[inline]
+fn low_bytes(len: usize) -> u128 {
+    match len {
+        0 => 0,
+        len => u128::MAX >> (128 - 8 * len.min(MAX_TOKEN)),
     }
 }
 
@@ -177,6 +207,24 @@ mod tests {
                     assert_eq!(against.starts_with(), value.starts_with(wanted));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn finding_in_codes_equals_finding_in_bytes() {
+        let tokens = tokens(&WORDS);
+        for needle in ["a", "abab", "zthe s", "xyzxyz", "bytes ok"] {
+            let bytes = Automaton::finding(&[], &[needle.as_bytes()], &[]).unwrap();
+            let (mut codes, mut offsets, mut found) = (Vec::new(), vec![0], Vec::new());
+            for row in samples() {
+                let value = naive(&row);
+                found.push(value.windows(needle.len()).any(|window| window == needle.as_bytes()));
+                codes.extend(row);
+                offsets.push(codes.len());
+            }
+            assert_eq!(tokens.accepted(&codes, &offsets, &bytes, None), Some(found.into()));
+            codes[77] = 5;
+            assert_eq!(tokens.accepted(&codes, &offsets, &bytes, None), None, "there are only five tokens");
         }
     }
 

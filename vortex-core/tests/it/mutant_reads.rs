@@ -324,7 +324,13 @@ fn predicate(dtype: &DType, at: usize, whole: Option<&RecordBatch>, random: &mut
         1 => Predicate::In(Arc::new(InList::new([one, other], negated))),
         2 if matches!(dtype.storage(), DType::Utf8(_)) => {
             let text: String = one.as_str().unwrap_or("a").chars().take(3).collect();
-            let pattern = if random.below(2) == 0 { format!("{text}%") } else { format!("%{text}%") };
+            let other: String = other.as_str().unwrap_or("b").chars().rev().take(2).collect();
+            let pattern = match random.below(4) {
+                0 => format!("{text}%"),
+                1 => format!("%{text}%"),
+                2 => format!("{text}%{other}%"),
+                _ => format!("%{text}%{other}"),
+            };
             Predicate::Like(Like::new(pattern).with_negated(negated))
         }
         _ => Predicate::Compare(ops[random.below(ops.len())], one),

@@ -10,7 +10,7 @@
 //! may start above 0), decoded `lengths`, optionally the validity.
 //!
 //! Slices share the unpacked tokens. Decoding decodes only the codes of its rows, all at once; filter and
-//! take gather codes, and decode no others if they are few; comparisons and `prefix%` are evaluated on codes.
+//! take gather codes, and decode no others if they are few; comparisons and LIKE are evaluated on codes.
 
 mod encode;
 
@@ -32,9 +32,10 @@ use crate::array::{
 };
 use crate::dtype::DType;
 use crate::expr::Predicate;
+use crate::kernels::automaton::Automaton;
 use crate::kernels::gather::Key;
 use crate::kernels::joined::Follow;
-use crate::kernels::needle::{Against, Automaton, Needle};
+use crate::kernels::needle::{Against, Needle};
 use crate::kernels::onpair::Tokens;
 use crate::limits::Limits;
 use crate::mask::Mask;
@@ -366,9 +367,8 @@ impl<K: Key> CodedRows for Rows<'_, K> {
         self.tokens.against(&self.codes[self.offsets[row]..self.offsets[row + 1]], needle)
     }
 
-    /// Transitions for thousands of tokens would cost more than decoding.
-    fn accepted(&self, _: &Automaton) -> Option<BooleanBuffer> {
-        None
+    fn accepted(&self, automaton: &Automaton, among: Option<&BooleanBuffer>) -> Option<BooleanBuffer> {
+        self.tokens.accepted(self.codes, self.offsets, automaton, among)
     }
 }
 

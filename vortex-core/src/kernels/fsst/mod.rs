@@ -15,8 +15,12 @@ mod packed;
 
 #[cfg(target_arch = "x86_64")]
 use self::packed::Packing;
+use arrow::buffer::BooleanBuffer;
+
+use super::automaton::Automaton;
+use super::coded::Coded;
 use super::joined::{Follow, Joined};
-use super::needle::{Against, Automaton, Needle};
+use super::needle::{Against, Needle};
 use super::simd::{Vectorized, vectorized};
 use crate::{Error, Result};
 
@@ -140,15 +144,21 @@ impl SymbolTable {
         if at == needle.len() { Against::Equal } else { Against::Below }
     }
 
-    /// Converts an automaton over bytes to one over codes.
-    pub(crate) fn over_codes<'a>(&self, bytes: &'a Automaton) -> OverCodes<'a> {
-        let walk = |state: u8, code: usize| {
-            let symbol = self.symbols[code].to_le_bytes();
-            let symbol = &symbol[..usize::from(self.lengths[code])];
-            symbol.iter().fold(state, |state, byte| bytes.step(state, *byte))
+    /// Whether an automaton accepts the value of each row of codes, or of those `among` them. The codes of a row lie between
+    /// two offsets, which must not decrease or exceed the number of codes.
+    pub(crate) fn accepted(
+        &self,
+        codes: &[u8],
+        offsets: &[usize],
+        automaton: &Automaton,
+        among: Option<&BooleanBuffer>,
+    ) -> Option<BooleanBuffer> {
+        let bytes_of = |code: usize| {
+            let mut bytes = [0; 16];
+            bytes[..8].copy_from_slice(&self.symbols[code].to_le_bytes());
+            (bytes, usize::from(self.lengths[code]))
         };
-        let next = (0..=bytes.accepting()).map(|state| std::array::from_fn(|code| walk(state, code)));
-        OverCodes { next: next.collect(), bytes }
+        Coded { codes, offsets, code_count: 256, bytes_of, escape: Some(ESCAPE) }.accepted(automaton, among)
     }
 }
 
@@ -265,30 +275,6 @@ impl Lookup {
                 self.escaped = *code == ESCAPE;
             }
         }
-    }
-}
-
-/// An automaton over codes.
-pub(crate) struct OverCodes<'a> {
-    next: Vec<[u8; 256]>,
-    bytes: &'a Automaton,
-}
-
-impl OverCodes<'_> {
-    /// Whether it accepts the value of some codes.
-    pub(crate) fn accepts(&self, codes: &[u8]) -> bool {
-        let mut state = 0;
-        let mut codes = codes.iter();
-        while let Some(code) = codes.next() {
-            state = match *code {
-                ESCAPE => match codes.next() {
-                    Some(literal) => self.bytes.step(state, *literal),
-                    None => break,
-                },
-                code => self.next[usize::from(state)][usize::from(code)],
-            };
-        }
-        state == self.bytes.accepting()
     }
 }
 
@@ -471,13 +457,15 @@ mod tests {
     fn finding_in_codes_equals_finding_in_bytes() {
         let table = table(&SYMBOLS);
         for needle in ["a", "thethe", "bc a", "ht by", "ger", "aab"] {
-            let bytes = Automaton::finding(needle.as_bytes()).unwrap();
-            let automaton = table.over_codes(&bytes);
-            for codes in samples() {
-                let value = naive(&SYMBOLS, &codes);
-                let found = value.windows(needle.len()).any(|window| window == needle.as_bytes());
-                assert_eq!(automaton.accepts(&codes), found);
+            let bytes = Automaton::finding(&[], &[needle.as_bytes()], &[]).unwrap();
+            let (mut codes, mut offsets, mut found) = (Vec::new(), vec![0], Vec::new());
+            for row in samples() {
+                let value = naive(&SYMBOLS, &row);
+                found.push(value.windows(needle.len()).any(|window| window == needle.as_bytes()));
+                codes.extend(row);
+                offsets.push(codes.len());
             }
+            assert_eq!(table.accepted(&codes, &offsets, &bytes, None), Some(found.into()));
         }
     }
 
