@@ -187,10 +187,16 @@ struct Window<'a> {
 
 impl Window<'_> {
     /// The end of each run, in rows of the slice.
-    fn ends(&self) -> impl ExactSizeIterator<Item = usize> + Clone + '_ {
+    fn ends(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
         let (offset, len) = (self.offset, self.len as u64);
         // Values limited to `len` fit its type.
         self.ends.iter().map(move |end| (end - offset).min(len) as usize)
+    }
+
+    /// Repeats the bit of each run.
+    fn repeat_bits(&self, bits: &BooleanBuffer) -> BooleanBuffer {
+        let len = self.len as u64;
+        repeat_bits(bits, |run| (self.ends[run] - self.offset).min(len) as usize, self.len)
     }
 }
 
@@ -245,7 +251,7 @@ impl EncodedArray for RunEndArray {
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let window = self.window()?;
         let values = self.values(&window)?.decode(to)?;
-        repeat(&values, window.ends(), self.len, &self.limits)
+        repeat(&values, &window, &self.limits)
     }
 
     fn validity(&self) -> Result<Validity> {
@@ -253,7 +259,7 @@ impl EncodedArray for RunEndArray {
         Ok(match self.values(&window)?.validity()? {
             Validity::Bits(nulls) => {
                 self.limits.decoded_bytes(self.len, 1)?;
-                let bits = repeat_bits(nulls.inner(), window.ends(), self.len);
+                let bits = window.repeat_bits(nulls.inner());
                 Validity::from_nulls(Some(null_buffer(bits)))
             }
             uniform => uniform,
@@ -305,8 +311,8 @@ impl EncodedArray for RunEndArray {
         let window = self.window()?;
         let outcome = self.values(&window)?.matches(predicate)?;
         let nulls = outcome.nulls().filter(|nulls| nulls.null_count() > 0);
-        let nulls = nulls.map(|nulls| null_buffer(repeat_bits(nulls.inner(), window.ends(), self.len)));
-        Ok(BooleanArray::new(repeat_bits(outcome.values(), window.ends(), self.len), nulls))
+        let nulls = nulls.map(|nulls| null_buffer(window.repeat_bits(nulls.inner())));
+        Ok(BooleanArray::new(window.repeat_bits(outcome.values()), nulls))
     }
 
     fn map_runs(&self, map: &dyn Fn(EncodedRef) -> Result<EncodedRef>) -> Result<Option<EncodedRef>> {
@@ -349,45 +355,35 @@ fn shorten(ends: impl Iterator<Item = usize>, mask: &Mask) -> (Vec<u64>, Mask) {
 }
 
 /// Repeats each value for the length of its run.
-fn repeat(
-    values: &ArrayRef,
-    ends: impl Iterator<Item = usize> + Clone,
-    rows: usize,
-    limits: &Limits,
-) -> Result<ArrayRef> {
+fn repeat(values: &ArrayRef, window: &Window<'_>, limits: &Limits) -> Result<ArrayRef> {
+    let rows = window.len;
     let nulls = values.nulls().filter(|nulls| nulls.null_count() > 0);
-    let nulls = |ends| nulls.map(|nulls| null_buffer(repeat_bits(nulls.inner(), ends, rows)));
+    let nulls = || nulls.map(|nulls| null_buffer(window.repeat_bits(nulls.inner())));
     if let Some(values) = values.as_boolean_opt() {
         limits.decoded_bytes(rows, 1)?;
-        let bits = repeat_bits(values.values(), ends.clone(), rows);
-        return Ok(Arc::new(BooleanArray::new(bits, nulls(ends))));
+        return Ok(Arc::new(BooleanArray::new(window.repeat_bits(values.values()), nulls())));
     }
     if let Some(values) = values.as_string_view_opt() {
         limits.decoded_bytes(rows, size_of::<u128>())?;
-        return Ok(Arc::new(repeat_views(values, ends.clone(), rows, nulls(ends))));
+        return Ok(Arc::new(repeat_views(values, window.ends(), rows, nulls())));
     }
     if let Some(values) = values.as_binary_view_opt() {
         limits.decoded_bytes(rows, size_of::<u128>())?;
-        return Ok(Arc::new(repeat_views(values, ends.clone(), rows, nulls(ends))));
+        return Ok(Arc::new(repeat_views(values, window.ends(), rows, nulls())));
     }
     match_width!(values.data_type().primitive_width(), |N| {
         limits.decoded_bytes(rows, size_of::<N>())?;
-        let repeated = repeat_runs(&values_of::<N>(values), ends.clone(), rows);
-        fixed_width(values.data_type().clone(), rows, Buffer::from_vec(repeated), nulls(ends))
-    }, else repeat_by_index(values, ends, rows, limits))
+        let repeated = repeat_runs(&values_of::<N>(values), window.ends(), rows);
+        fixed_width(values.data_type().clone(), rows, Buffer::from_vec(repeated), nulls())
+    }, else repeat_by_index(values, window, limits))
 }
 
 /// Repeats values of any type, gathered by run number.
-fn repeat_by_index(
-    values: &ArrayRef,
-    ends: impl Iterator<Item = usize>,
-    rows: usize,
-    limits: &Limits,
-) -> Result<ArrayRef> {
-    limits.decoded_bytes(rows, size_of::<u32>())?;
+fn repeat_by_index(values: &ArrayRef, window: &Window<'_>, limits: &Limits) -> Result<ArrayRef> {
+    limits.decoded_bytes(window.len, size_of::<u32>())?;
     let runs = u32::try_from(values.len()).map_err(|_| Error::limit(format!("{} runs", values.len())))?;
     let runs: Vec<u32> = (0..runs).collect();
-    take_within(values, &UInt32Array::from(repeat_runs(&runs, ends, rows)), limits)
+    take_within(values, &UInt32Array::from(repeat_runs(&runs, window.ends(), window.len)), limits)
 }
 
 /// A node of runs that end at `ends`; the last run ends at the last row.
@@ -471,16 +467,16 @@ pub(crate) mod tests {
 
     #[test]
     fn strings_repeat_with_and_without_views() {
-        let ends = [2, 3, 40].into_iter();
+        let window = Window { runs: 0..3, ends: &[2, 3, 40], offset: 0, len: 40 };
         let long = "a string of more than twelve bytes";
         let values = [Some("a"), None, Some(long)];
         let expected: Vec<_> = (0..40).map(|row| values[[0, 0, 1].get(row).copied().unwrap_or(2)]).collect();
         let limits = Limits::default();
         let views: ArrayRef = Arc::new(StringViewArray::from(values.to_vec()));
-        let repeated = repeat(&views, ends.clone(), 40, &limits).unwrap();
+        let repeated = repeat(&views, &window, &limits).unwrap();
         assert_eq!(&repeated, &(Arc::new(StringViewArray::from(expected.clone())) as ArrayRef));
         let strings: ArrayRef = Arc::new(StringArray::from(values.to_vec()));
-        let repeated = repeat(&strings, ends, 40, &limits).unwrap();
+        let repeated = repeat(&strings, &window, &limits).unwrap();
         assert_eq!(&repeated, &(Arc::new(StringArray::from(expected)) as ArrayRef));
     }
 

@@ -1,7 +1,10 @@
 //! Generating values: runs of equal values, and arithmetic sequences.
 #![expect(unsafe_code, reason = "runs are written in strides, beyond their ends, into checked capacity")]
 
+use std::mem::MaybeUninit;
+
 use arrow::buffer::{BooleanBuffer, Buffer};
+use arrow::datatypes::ArrowNativeType;
 
 use super::Word;
 use super::simd::{Vectorized, vectorized};
@@ -59,7 +62,7 @@ impl<const STRIDE: usize, T: Copy, E: Iterator<Item = usize>> Vectorized for Rep
 }
 
 /// `rows` times the same value.
-pub(crate) fn repeat_one<T: Copy>(value: T, rows: usize) -> Vec<T> {
+pub(crate) fn repeat_one<T: ArrowNativeType>(value: T, rows: usize) -> Vec<T> {
     vectorized(RepeatOne { value, rows })
 }
 
@@ -68,38 +71,59 @@ struct RepeatOne<T> {
     rows: usize,
 }
 
-impl<T: Copy> Vectorized for RepeatOne<T> {
+impl<T: ArrowNativeType> Vectorized for RepeatOne<T> {
     type Output = Vec<T>;
 
     #[inline(always)]
     fn run(self) -> Vec<T> {
-        vec![self.value; self.rows]
+        let mut out: Vec<T> = Vec::with_capacity(self.rows);
+        let places = &mut out.spare_capacity_mut()[..self.rows];
+        if size_of::<T>() == size_of::<[u64; 2]>() && align_of::<T>() >= align_of::<u64>() {
+            // SAFETY: both have the same size, and native values are plain bits.
+            let halves: [u64; 2] = unsafe { std::mem::transmute_copy(&self.value) };
+            for place in places {
+                // SAFETY: the place is as large as both halves, and aligned at least as they are. The compiler vectorizes
+                // stores of halves, but not of 128 bits.
+                unsafe { place.as_mut_ptr().cast::<[u64; 2]>().write(halves) };
+            }
+        } else {
+            places.fill(MaybeUninit::new(self.value));
+        }
+        // SAFETY: all places were written.
+        unsafe { out.set_len(self.rows) };
+        out
     }
 }
 
-/// Expands runs to `rows` bits; run `i` repeats `bits[i]` up to the `i`th end.
+/// Expands runs to `rows` bits; run `i` repeats `bits[i]` up to `end_of(i)`. The ends must rise up to the last row.
 ///
 /// # Panics
-/// If the ends decrease or exceed `rows`.
+/// If an end exceeds `rows`.
 pub(crate) fn repeat_bits(
     bits: &BooleanBuffer,
-    ends: impl Iterator<Item = usize>,
+    end_of: impl Fn(usize) -> usize,
     rows: usize,
 ) -> BooleanBuffer {
     // First marks where bits change, then computes the parity of the number of changes so far.
     let mut words = vec![0u64; rows / 64 + 1];
-    let (mut start, mut last) = (0, 0);
-    let (mut at, mut changes) = (0, 0);
-    for (bit, end) in bits.iter().zip(ends) {
-        assert!(start <= end && end <= rows, "runs rise up to the last row");
-        // Without a branch, and without loading what was just stored: there are few runs in a word, or many.
-        changes = if start / 64 == at { changes } else { 0 };
-        at = start / 64;
-        changes ^= (u64::from(bit) ^ last) << (start % 64);
-        words[at] = changes;
-        (start, last) = (end, u64::from(bit));
+    let mut mark = |run: usize| {
+        let start = run.checked_sub(1).map_or(0, &end_of);
+        assert!(start <= rows, "runs rise up to the last row");
+        words[start / 64] ^= 1 << (start % 64);
+    };
+    // Zeros follow the last run, so that a change behind it marks its end.
+    let mut last = 0;
+    for (at, word) in bits.bit_chunks().iter_padded().enumerate() {
+        let mut changes = word ^ (word << 1 | last);
+        last = word >> 63;
+        while changes != 0 {
+            mark(64 * at + changes.trailing_zeros() as usize);
+            changes &= changes - 1;
+        }
     }
-    words[start / 64] ^= last << (start % 64);
+    if last != 0 {
+        mark(bits.len());
+    }
     vectorized(Parities(&mut words));
     let mut carry = 0u64;
     for word in &mut words {
@@ -160,6 +184,8 @@ impl<W: Word> Vectorized for CountUp<W> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::i256;
+
     use super::*;
 
     #[test]
@@ -180,17 +206,25 @@ mod tests {
     }
 
     #[test]
+    fn one_value_is_repeated() {
+        assert_eq!(repeat_one(7u8, 5), [7; 5]);
+        assert_eq!(repeat_one(u128::MAX - 3, 37), [u128::MAX - 3; 37]);
+        assert_eq!(repeat_one(i256::from_i128(-5), 3), [i256::from_i128(-5); 3]);
+        assert_eq!(repeat_one(0.5f64, 0), [0.5; 0]);
+    }
+
+    #[test]
     fn runs_of_bits_follow_each_other() {
         let mut next = super::super::random(5);
-        for _ in 0..100 {
-            let mut ends: Vec<usize> = (0..20).map(|_| (next() % 400) as usize).collect();
+        for runs in 0..200 {
+            let mut ends: Vec<usize> = (0..runs).map(|_| (next() % 400) as usize).collect();
             ends.sort_unstable();
-            let bits: Vec<bool> = (0..20).map(|_| next().is_multiple_of(2)).collect();
+            let bits: Vec<bool> = (0..runs).map(|_| next().is_multiple_of(2)).collect();
             let mut expected = Vec::new();
             for (bit, end) in bits.iter().zip(&ends) {
                 expected.resize(*end, *bit);
             }
-            let repeated = repeat_bits(&bits.into(), ends.into_iter(), expected.len());
+            let repeated = repeat_bits(&bits.into(), |run| ends[run], expected.len());
             assert_eq!(repeated, expected.into());
         }
     }
