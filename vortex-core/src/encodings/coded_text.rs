@@ -11,7 +11,7 @@ use arrow::buffer::{BooleanBuffer, NullBuffer};
 
 use crate::array::{Decoded, EncodedRef, decode_integers, decode_offsets};
 use crate::dtype::{DType, PType};
-use crate::expr::{InList, Like, Predicate};
+use crate::expr::{InList, Pattern, Predicate};
 use crate::kernels::automaton::Automaton;
 use crate::kernels::needle::{Against, Needle};
 use crate::limits::Limits;
@@ -52,7 +52,7 @@ pub(super) fn answers(predicate: &Predicate) -> bool {
         Predicate::Compare(_, constant) => constant.as_bytes().is_some(),
         Predicate::Between(low, high) => low.as_bytes().is_some() && high.as_bytes().is_some(),
         Predicate::In(list) => list.values().len() <= MAX_NEEDLES,
-        Predicate::Like(like) => Pattern::of(like).is_some(),
+        Predicate::Like(like) => like.pattern().is_some(),
         _ => false,
     }
 }
@@ -76,7 +76,7 @@ pub(super) fn matches(
         }
         Predicate::In(list) => return is_in(rows, nulls, list),
         Predicate::Like(like) => {
-            let found = match Pattern::of(like)? {
+            let found = match like.pattern()? {
                 Pattern::Equals(text) => {
                     let needle = Needle::new(text.as_bytes());
                     each(rows, |row| rows.against(row, &needle) == Against::Equal)
@@ -114,34 +114,6 @@ fn is_in(rows: &impl CodedRows, nulls: Option<NullBuffer>, list: &InList) -> Opt
         list.values().iter().map(|value| value.as_bytes().map(Needle::new)).collect::<Option<_>>()?;
     let found = each(rows, |row| needles.iter().any(|needle| rows.against(row, needle) == Against::Equal));
     Some(list.outcome(found, nulls))
-}
-
-/// A LIKE pattern that can be evaluated on codes: one without wildcards for single characters, and without escapes.
-enum Pattern<'a> {
-    Equals(&'a str),
-    StartsWith(&'a str),
-    /// `start%...%end`, with some text for each of the dots.
-    Contains {
-        start: &'a str,
-        between: Vec<&'a str>,
-        end: &'a str,
-    },
-}
-
-impl<'a> Pattern<'a> {
-    fn of(like: &'a Like) -> Option<Self> {
-        if like.case_insensitive || like.pattern.contains(['_', '\\']) {
-            return None;
-        }
-        let Some((start, rest)) = like.pattern.split_once('%') else {
-            return Some(Pattern::Equals(&like.pattern));
-        };
-        Some(match rest.rsplit_once('%') {
-            None if rest.is_empty() => Pattern::StartsWith(start),
-            None => Pattern::Contains { start, between: Vec::new(), end: rest },
-            Some((between, end)) => Pattern::Contains { start, between: between.split('%').collect(), end },
-        })
-    }
 }
 
 /// Where the codes of chosen rows are.

@@ -9,6 +9,7 @@ mod display;
 mod eval;
 mod in_list;
 mod interval;
+mod like;
 mod lookup;
 mod predicate;
 
@@ -21,7 +22,9 @@ pub use column::{ColumnExpr, column};
 pub use eval::evaluate;
 pub use in_list::InList;
 pub(crate) use interval::{Interval, Intervals};
-pub use predicate::{CompareOp, Like, Predicate};
+pub use like::Like;
+pub(crate) use like::Pattern;
+pub use predicate::{CompareOp, Predicate};
 
 use crate::Result;
 use crate::scalar::Scalar;

@@ -3,11 +3,11 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef, BooleanArray, Datum, Scalar as ArrowScalar, StringArray};
+use arrow::array::{Array as _, ArrayRef, BooleanArray, Datum, Scalar as ArrowScalar};
 use arrow::compute::kernels::cmp;
 use arrow::datatypes::DataType;
 
-use super::InList;
+use super::{InList, Like};
 use crate::dtype::DType;
 use crate::scalar::Scalar;
 use crate::{Error, Result};
@@ -73,18 +73,6 @@ impl CompareOp {
             CompareOp::GtEq => cmp::gt_eq(left, right)?,
         })
     }
-}
-
-/// A LIKE pattern: `%` matches any characters, `_` matches any one character, `\` escapes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct Like {
-    /// The pattern.
-    pub pattern: Arc<str>,
-    /// NOT LIKE.
-    pub negated: bool,
-    /// ILIKE.
-    pub case_insensitive: bool,
 }
 
 /// A predicate on the values of one column. The outcome for null values is unknown, except for the null tests and
@@ -226,44 +214,6 @@ fn datum(constant: &Scalar, values: &ArrayRef) -> Result<ArrowScalar<ArrayRef>> 
         other => other,
     };
     Ok(ArrowScalar::new(constant.to_arrow(to, 1)?))
-}
-
-impl Like {
-    /// `LIKE pattern`.
-    pub fn new(pattern: impl Into<Arc<str>>) -> Self {
-        Self { pattern: pattern.into(), negated: false, case_insensitive: false }
-    }
-
-    /// Sets whether this is NOT LIKE.
-    #[must_use]
-    pub fn with_negated(self, negated: bool) -> Self {
-        Self { negated, ..self }
-    }
-
-    /// Sets whether this is ILIKE.
-    #[must_use]
-    pub fn with_case_insensitive(self, case_insensitive: bool) -> Self {
-        Self { case_insensitive, ..self }
-    }
-
-    fn evaluate(&self, values: &ArrayRef) -> Result<BooleanArray> {
-        use arrow::compute::kernels::comparison as text;
-        let pattern = StringArray::new_scalar(&*self.pattern);
-        let pattern: ArrayRef = arrow::compute::cast(
-            &pattern.into_inner(),
-            match values.data_type() {
-                DataType::Dictionary(_, inner) => inner.as_ref(),
-                other => other,
-            },
-        )?;
-        let pattern = ArrowScalar::new(pattern);
-        Ok(match (self.negated, self.case_insensitive) {
-            (false, false) => text::like(values, &pattern)?,
-            (true, false) => text::nlike(values, &pattern)?,
-            (false, true) => text::ilike(values, &pattern)?,
-            (true, true) => text::nilike(values, &pattern)?,
-        })
-    }
 }
 
 #[cfg(test)]
