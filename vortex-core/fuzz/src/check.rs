@@ -134,11 +134,7 @@ pub fn array(array: &EncodedRef, choices: &mut Choices<'_>) -> Result<()> {
         && let Ok(constant) = Scalar::from_arrow(whole.as_ref(), one, array.dtype())
     {
         let op = [CompareOp::Eq, CompareOp::NotEq, CompareOp::Lt, CompareOp::GtEq][choices.below(4)];
-        if let Some(text) = constant.as_str() {
-            let mut part = || text.chars().skip(choices.below(4)).take(choices.below(4)).collect::<String>();
-            let pattern = format!("{}%{}%{}", part(), part(), part());
-            predicates.push(Predicate::Like(Like::new(pattern).with_negated(choices.flag())));
-        }
+        predicates.extend(like(&constant, choices));
         predicates.push(Predicate::Compare(op, constant.clone()));
         predicates.push(Predicate::In(Arc::new(InList::new([constant], choices.flag()))));
     }
@@ -152,6 +148,14 @@ pub fn array(array: &EncodedRef, choices: &mut Choices<'_>) -> Result<()> {
         }
     }
     whole.map(drop)
+}
+
+/// A pattern made of parts of a text.
+fn like(constant: &Scalar, choices: &mut Choices<'_>) -> Option<Predicate> {
+    let text = constant.as_str()?;
+    let mut part = || text.chars().skip(choices.below(4)).take(choices.below(4)).collect::<String>();
+    let pattern = format!("{}%{}%{}", part(), part(), part());
+    Some(Predicate::Like(Like::new(pattern).with_negated(choices.flag())))
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -224,12 +228,8 @@ pub fn pushdown(file: &VortexFile, choices: &mut Choices<'_>) -> Result<()> {
     let predicate = match Scalar::from_arrow(whole.column(at).as_ref(), row, &columns.dtypes()[at]) {
         Ok(constant) if choices.below(4) > 0 => {
             let op = [CompareOp::Eq, CompareOp::NotEq, CompareOp::Lt, CompareOp::GtEq][choices.below(4)];
-        if let Some(text) = constant.as_str() {
-            let mut part = || text.chars().skip(choices.below(4)).take(choices.below(4)).collect::<String>();
-            let pattern = format!("{}%{}%{}", part(), part(), part());
-            predicates.push(Predicate::Like(Like::new(pattern).with_negated(choices.flag())));
-        }
-            Predicate::Compare(op, constant)
+            let like = like(&constant, choices).filter(|_| choices.flag());
+            like.unwrap_or(Predicate::Compare(op, constant))
         }
         _ => Predicate::IsNull,
     };

@@ -1,5 +1,5 @@
-//! Predicates on strings that are stored as codes, evaluated by reading each row's codes only until the
-//! outcome is known, without decoding or validating text.
+//! Predicates on strings that are stored as codes, evaluated without decoding or validating text. For comparisons, each
+//! row's codes are read only until the outcome is known.
 //!
 //! Shared by FSST and OnPair. Predicates that are not handled here are evaluated on decoded values.
 
@@ -42,7 +42,7 @@ pub(super) trait CodedRows {
     /// Compares a row with a needle.
     fn against(&self, row: usize, needle: &Needle) -> Against;
 
-    /// The rows that an automaton accepts, all or those `among` them; `None` if some codes stand for nothing.
+    /// The rows that an automaton accepts, all or those `among` them; `None` if decoding is faster, or must fail.
     fn accepted(&self, automaton: &Automaton, among: Option<&BooleanBuffer>) -> Option<BooleanBuffer>;
 }
 

@@ -15,6 +15,12 @@ use super::gather::{Key, in_range};
 /// Number of rows that are read at once: each code has to wait for the one before it, but not for those of other rows.
 const LANES: usize = 4;
 
+/// Rows are read byte by byte only if they have at most one in so many codes: decoding all of them is faster otherwise.
+const FEW: usize = 16;
+
+/// Number of transitions that are copied in the time of finding one out.
+const COPIED: usize = 16;
+
 /// Maximum number of transitions over codes, each of which takes a byte.
 const MAX_TRANSITIONS: usize = 1 << 20;
 
@@ -32,28 +38,32 @@ pub(super) struct Coded<'a, K, F> {
 }
 
 impl<K: Key, F: Fn(usize) -> ([u8; 16], usize)> Coded<'_, K, F> {
-    /// Whether an automaton accepts each row; not those beyond `among`, if there is such a limit. `None` if some codes
-    /// stand for nothing.
+    /// Whether an automaton accepts each row; not those beyond `among`, if there is such a limit. `None` if some codes are
+    /// none of those counted, or if decoding them is faster.
     pub(super) fn accepted(
         &self,
         automaton: &Automaton,
         among: Option<&BooleanBuffer>,
     ) -> Option<BooleanBuffer> {
-        if !in_range(self.codes, self.code_count) {
+        let (Some(first), Some(last)) = (self.offsets.first(), self.offsets.last()) else {
+            return Some(BooleanBuffer::new_unset(0));
+        };
+        if !in_range(&self.codes[*first..*last], self.code_count) {
             return None;
         }
         let read_count = match among {
             Some(among) => among.set_indices().map(|row| self.row(row).len()).sum(),
-            None => self.codes.len(),
+            None => last - first,
         };
-        let rows = self.offsets.len().saturating_sub(1);
+        let rows = self.offsets.len() - 1;
         let is_among = |row| among.is_none_or(|among| among.value(row));
         Some(match (self.transitions(automaton, read_count), among) {
+            (None, _) if read_count > (last - first) / FEW => return None,
             (None, _) => {
                 BooleanBuffer::collect_bool(rows, |row| is_among(row) && self.accepts(automaton, row))
             }
             (Some(transitions), None) => {
-                let states = self.read_all(&transitions);
+                let states = self.read_all(&transitions, &self.codes[..*last]);
                 BooleanBuffer::collect_bool(rows, |row| automaton.accepts(states[row]))
             }
             (Some(transitions), Some(_)) => BooleanBuffer::collect_bool(rows, |row| {
@@ -82,18 +92,19 @@ impl<K: Key, F: Fn(usize) -> ([u8; 16], usize)> Coded<'_, K, F> {
         automaton.accepts(state)
     }
 
-    /// The state in which an automaton is after each row.
-    fn read_all(&self, transitions: &Transitions) -> Vec<u8> {
+    /// The state in which an automaton is after each row. All of `codes`, which contain those of the last row, must have been
+    /// checked from the first row on.
+    fn read_all(&self, transitions: &Transitions, codes: &[K]) -> Vec<u8> {
         let rows = self.offsets.len().saturating_sub(1);
         let mut states = Vec::with_capacity(rows);
         while let Some(offsets) = self.offsets[states.len()..].first_chunk() {
-            states.extend(transitions.read_together(self.codes, offsets));
+            states.extend(transitions.read_together(codes, offsets));
         }
         states.extend((states.len()..rows).map(|row| transitions.read(START, self.row(row))));
         states
     }
 
-    /// Where codes lead; `None` if finding out takes longer than reading so many codes, byte by byte.
+    /// Where codes lead; `None` if finding out takes longer than reading so many codes.
     fn transitions(&self, automaton: &Automaton, read_count: usize) -> Option<Transitions> {
         let plain = automaton.state_count();
         // Each state has a second one, for the byte after an escape.
@@ -101,10 +112,17 @@ impl<K: Key, F: Fn(usize) -> ([u8; 16], usize)> Coded<'_, K, F> {
         let code_bits = self.code_count.next_power_of_two().trailing_zeros();
         let states = || (START..=u8::MAX).take(plain);
         let searches = || states().filter(|state| automaton.like(*state) == *state);
-        if state_count > MAX_STATES
-            || state_count << code_bits > MAX_TRANSITIONS
-            || searches().count() * self.code_count > read_count
-        {
+        let cost = searches().count() * self.code_count + (state_count << code_bits) / COPIED;
+        if state_count > MAX_STATES || state_count << code_bits > MAX_TRANSITIONS || cost > read_count {
+            return None;
+        }
+        let by_first = ByFirst::new(self.code_count, &self.bytes_of);
+        let codes_that_differ = |state: u8| {
+            let like = automaton.like(state);
+            let differs = move |byte: &u8| automaton.step(state, *byte) != automaton.step(like, *byte);
+            (0..=u8::MAX).filter(differs).flat_map(|byte| by_first.starting_with(byte))
+        };
+        if cost + states().map(|state| codes_that_differ(state).count()).sum::<usize>() > read_count {
             return None;
         }
         let mut transitions = Transitions { next: vec![START; state_count << code_bits], code_bits };
@@ -118,12 +136,9 @@ impl<K: Key, F: Fn(usize) -> ([u8; 16], usize)> Coded<'_, K, F> {
                 transitions.set(state, code, automaton.walk_padded(state, &bytes, len));
             }
         }
-        let by_first = ByFirst::new(self.code_count, &self.bytes_of);
         for state in states().filter(|state| automaton.like(*state) != *state) {
-            let like = automaton.like(state);
-            transitions.copy(like, state);
-            let differs = |byte: &u8| automaton.step(state, *byte) != automaton.step(like, *byte);
-            for code in (0..=u8::MAX).filter(differs).flat_map(|byte| by_first.starting_with(byte)) {
+            transitions.copy(automaton.like(state), state);
+            for code in codes_that_differ(state) {
                 let (bytes, len) = (self.bytes_of)(*code);
                 transitions.set(state, *code, automaton.walk(state, &bytes[..len]));
             }
@@ -212,7 +227,7 @@ impl Transitions {
         codes.iter().fold(state, |state, code| self.step(state, *code))
     }
 
-    /// Reads rows that follow each other. All are read as far as the longest one, since the processor would have to guess
+    /// Reads rows that follow each other, all of whose codes must have been checked, and those after them. All are read as far as the longest one, since the processor would have to guess
     /// where each of them ends.
     #[inline(always)]
     fn read_together<K: Key>(&self, codes: &[K], offsets: &[usize; LANES + 1]) -> [u8; LANES] {
@@ -282,8 +297,7 @@ mod tests {
     #[test]
     fn rows_of_codes_are_accepted_as_are_their_bytes() {
         let parts: [&[u8]; 6] = [b"", b"a", b"aab", b"abab", b"ba", b"abcab"];
-        // Of few rows, codes are read byte by byte.
-        for (escapes, row_count) in [(false, 3), (false, 70), (true, 70), (true, 600)] {
+        for (escapes, row_count) in [(false, 301), (true, 1503)] {
             let (codes, offsets, texts) = rows(escapes, row_count);
             let coded = coded(&codes, &offsets, escapes);
             for start in parts {
@@ -293,8 +307,11 @@ mod tests {
                         let naive = |text: &String| automaton.accepts(automaton.walk(START, text.as_bytes()));
                         let wanted: BooleanBuffer = texts.iter().map(naive).collect();
                         assert_eq!(coded.accepted(&automaton, None), Some(wanted.clone()));
-                        let among: BooleanBuffer = (0..row_count).map(|row| row % 3 > 0).collect();
-                        assert_eq!(coded.accepted(&automaton, Some(&among)), Some(&wanted & &among));
+                        // Of few rows, codes with escapes are read byte by byte.
+                        for one_in in [2, 64] {
+                            let among: BooleanBuffer = (0..row_count).map(|row| row % one_in == 1).collect();
+                            assert_eq!(coded.accepted(&automaton, Some(&among)), Some(&wanted & &among));
+                        }
                         let some = Coded { offsets: &offsets[1..], ..coded };
                         let after_first = wanted.slice(1, row_count - 1);
                         assert_eq!(some.accepted(&automaton, None), Some(after_first));
@@ -310,31 +327,47 @@ mod tests {
         let coded = coded(&codes, &offsets, true);
         let short = Automaton::finding(&[], &[b"ab"], &[]).unwrap();
         assert!(coded.transitions(&short, 256).is_none(), "there is a search, and the end");
-        assert!(coded.transitions(&short, 3 * 256).is_some());
+        assert!(coded.transitions(&short, 4 * 256).is_some());
+        assert!(coded.accepted(&short, None).is_none(), "decoding few codes is faster");
         let long = Automaton::finding(&[], &[&[b'a'; 126]], &[]).unwrap();
         assert!(coded.transitions(&long, 1 << 20).is_some());
         let longer = Automaton::finding(&[], &[&[b'a'; 127]], &[]).unwrap();
         assert!(coded.transitions(&longer, 1 << 20).is_none(), "states after an escape would be too many");
         let many = Coded { code_count: 1 << 16, escape: None, ..coded };
         assert!(many.transitions(&longer, 1 << 20).is_none());
+        // All codes begin with the byte that leads on.
+        let bytes_of: BytesOf = |_| ([b'a'; 16], 16);
+        let alike = Coded { code_count: 1 << 10, escape: None, bytes_of, ..coded };
+        let twenty = Automaton::finding(&[], &[&[b'a'; 20]], &[]).unwrap();
+        assert!(alike.transitions(&twenty, 20 << 10).is_none());
+        assert!(alike.transitions(&twenty, 40 << 10).is_some());
     }
 
     #[test]
     fn codes_that_stand_for_nothing_are_not_read_and_lone_escapes_are_not_accepted() {
         let automaton = Automaton::finding(&[], &[b"b"], &[]).unwrap();
-        let offsets = [0, 1, 2];
-        let accepted = |codes: &[u8]| coded(codes, &offsets, false).accepted(&automaton, None);
-        assert_eq!(accepted(&[8, 1]), Some(vec![false, true].into()));
-        assert_eq!(accepted(&[8, 9]), None);
+        let many = |last: u8| [vec![1; 64], vec![last]].concat();
+        let offsets = [0, 64, 65];
+        let accepted = |codes: &[u8]| {
+            coded(codes, &offsets, false).accepted(&automaton, Some(&vec![false, true].into()))
+        };
+        assert_eq!(accepted(&many(1)), Some(vec![false, true].into()));
+        assert_eq!(accepted(&many(9)), None);
+
+        // Those before the first row and after the last one do not matter.
+        let (codes, offsets, _) = rows(false, 301);
+        let wanted = coded(&codes, &offsets, false).accepted(&automaton, None);
+        let others = [vec![99; 5], codes, vec![99; 30]].concat();
+        let offsets: Vec<usize> = offsets.iter().map(|offset| offset + 5).collect();
+        assert!(wanted.is_some());
+        assert_eq!(coded(&others, &offsets, false).accepted(&automaton, None), wanted);
 
         let (mut codes, mut offsets, _) = rows(true, 600);
         codes.extend([1, ESCAPE]);
         offsets.push(codes.len());
-        for first in [0, 599] {
-            let rows = coded(&codes[offsets[first]..], &offsets[first..], true);
-            let offsets: Vec<usize> = rows.offsets.iter().map(|offset| offset - offsets[first]).collect();
-            let rows = Coded { offsets: &offsets, ..rows };
-            assert!(!rows.accepted(&automaton, None).unwrap().value(600 - first));
-        }
+        let rows = coded(&codes, &offsets, true);
+        assert!(!rows.accepted(&automaton, None).unwrap().value(600));
+        let among = (0..=600).map(|row| row == 600).collect();
+        assert!(!rows.accepted(&automaton, Some(&among)).unwrap().value(600));
     }
 }

@@ -102,7 +102,7 @@ impl Tokens {
     }
 
     /// Whether an automaton accepts the value of each row of codes, or of those `among` them; `None` if some codes have no
-    /// token. The codes of a row lie between two offsets, which must not decrease or exceed the number of codes.
+    /// token, or if decoding them is faster. The codes of a row lie between two offsets, which must not decrease or exceed the number of codes.
     pub(crate) fn accepted<K: Key>(
         &self,
         codes: &[K],

@@ -144,8 +144,8 @@ impl SymbolTable {
         if at == needle.len() { Against::Equal } else { Against::Below }
     }
 
-    /// Whether an automaton accepts the value of each row of codes, or of those `among` them. The codes of a row lie between
-    /// two offsets, which must not decrease or exceed the number of codes.
+    /// Whether an automaton accepts the value of each row of codes, or of those `among` them; `None` if decoding them is
+    /// faster. The codes of a row lie between two offsets, which must not decrease or exceed the number of codes.
     pub(crate) fn accepted(
         &self,
         codes: &[u8],
