@@ -40,6 +40,9 @@ pub(super) struct Coded<'a, K, F> {
 impl<K: Key, F: Fn(usize) -> ([u8; 16], usize)> Coded<'_, K, F> {
     /// Whether an automaton accepts each row; not those beyond `among`, if there is such a limit. `None` if some codes are
     /// none of those counted, or if decoding them is faster.
+    ///
+    /// # Panics
+    /// If offsets decrease, or exceed the number of codes.
     pub(super) fn accepted(
         &self,
         automaton: &Automaton,
@@ -48,6 +51,7 @@ impl<K: Key, F: Fn(usize) -> ([u8; 16], usize)> Coded<'_, K, F> {
         let (Some(first), Some(last)) = (self.offsets.first(), self.offsets.last()) else {
             return Some(BooleanBuffer::new_unset(0));
         };
+        assert!(self.offsets.is_sorted(), "offsets do not decrease, so that all codes of rows are checked");
         if !in_range(&self.codes[*first..*last], self.code_count) {
             return None;
         }
@@ -227,8 +231,8 @@ impl Transitions {
         codes.iter().fold(state, |state, code| self.step(state, *code))
     }
 
-    /// Reads rows that follow each other, all of whose codes must have been checked, and those after them. All are read as far as the longest one, since the processor would have to guess
-    /// where each of them ends.
+    /// Reads rows that follow each other; `codes` must have been checked from the first of them on. All are read as far as
+    /// the longest one, since the processor would have to guess where each of them ends.
     #[inline(always)]
     fn read_together<K: Key>(&self, codes: &[K], offsets: &[usize; LANES + 1]) -> [u8; LANES] {
         let lengths: [usize; LANES] = std::array::from_fn(|lane| offsets[lane + 1] - offsets[lane]);
@@ -341,6 +345,13 @@ mod tests {
         let twenty = Automaton::finding(&[], &[&[b'a'; 20]], &[]).unwrap();
         assert!(alike.transitions(&twenty, 20 << 10).is_none());
         assert!(alike.transitions(&twenty, 40 << 10).is_some());
+    }
+
+    #[test]
+    #[should_panic(expected = "offsets do not decrease")]
+    fn offsets_that_decrease_are_refused() {
+        let automaton = Automaton::finding(&[], &[b"b"], &[]).unwrap();
+        coded(&[1, 99, 1], &[0, 2, 1], false).accepted(&automaton, None);
     }
 
     #[test]
