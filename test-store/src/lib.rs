@@ -138,7 +138,7 @@ impl TestStore {
         *self.uploads.fault.lock() = fault;
     }
 
-    /// Sets the time that each part of an upload takes from now on.
+    /// Sets the time that each part of an upload takes from now on, and so does aborting one.
     pub fn set_part_time(&self, time: Duration) {
         *self.uploads.part_time.lock() = time;
     }

@@ -132,6 +132,8 @@ impl MultipartUpload for Upload {
         if self.is_complete {
             return Err(failure("no such upload"));
         }
+        let time = *self.all.part_time.lock();
+        tokio::time::sleep(time).await;
         self.all.open.sub(1);
         self.all.aborts.add(1);
         self.inner.abort().await

@@ -123,7 +123,8 @@ pub trait RowPredicate: Debug + Display + Send + Sync {
 
 /// A filter whose bounds tighten while the scan runs: top-k thresholds, join keys.
 pub trait DynamicFilter: Debug + Display + Send + Sync {
-    /// All columns that `current` may read, so that their statistics can be loaded in advance.
+    /// All columns that `current` may ever read, so that their statistics can be loaded in advance. They must not change
+    /// while the scan runs.
     fn columns(&self) -> Vec<FieldPath>;
 
     /// A number that changes whenever `current` does. Cheap; called per split.

@@ -61,6 +61,7 @@ impl Budget {
             self.shrink(bytes);
             return None;
         }
+        self.note_peak();
         let pooled = if self.pool.is_some() { bytes } else { 0 };
         Some(Share { budget: Arc::clone(self), bytes, pooled })
     }
@@ -84,22 +85,30 @@ impl Budget {
             Some(pool) if pool.try_grow(bytes) => bytes,
             _ => 0,
         };
+        self.note_peak();
         Share { budget: Arc::clone(self), bytes, pooled }
     }
 
     fn grow(&self, bytes: u64, anyway: bool) -> bool {
         let fits = |used: u64| used.checked_add(bytes).filter(|next| anyway || *next <= self.limit);
-        let Ok(before) = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) else {
+        if self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
             return false;
-        };
+        }
         if let Some(parent) = &self.parent
             && !parent.grow(bytes, anyway)
         {
             self.used.fetch_sub(bytes, Ordering::Relaxed);
             return false;
         }
-        self.peak.fetch_max(before + bytes, Ordering::Relaxed);
         true
+    }
+
+    /// Notes that the bytes in use now were really taken, also from the pool.
+    fn note_peak(&self) {
+        self.peak.fetch_max(self.used(), Ordering::Relaxed);
+        if let Some(parent) = &self.parent {
+            parent.note_peak();
+        }
     }
 
     fn shrink(&self, bytes: u64) {
@@ -203,6 +212,7 @@ mod tests {
         let held = part.take(40).unwrap();
         assert_eq!((whole.used(), pool.0.load(Ordering::Relaxed)), (40, 10));
         assert!(part.take(15).is_none(), "the pool has only 10 left");
+        assert_eq!((part.peak(), whole.peak()), (40, 70), "what was refused was never in use");
         let forced = part.take_anyway(15);
         assert_eq!((whole.used(), pool.0.load(Ordering::Relaxed)), (55, 10));
         drop((held, forced));

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use super::object_store::is_throttled;
 use super::scheduler::Slot;
 use super::waiting::Read;
-use super::{ReadAt, cause};
+use super::{ReadAt, bytes_at_hand, cause, kept_bytes};
 use crate::metrics::ScanMetrics;
 use crate::{Error, Result};
 
@@ -46,12 +46,12 @@ const STALL_STEPS: u32 = 10;
 /// they share some. Returns what is left of the read, from the first request on whose bytes are not at hand.
 pub(super) fn hand_over_at_hand(mut read: Read) -> Option<Read> {
     if read.is_shared() {
-        let Some(bytes) = read.source.at_hand(&read.range) else { return Some(read) };
+        let Some(bytes) = bytes_at_hand(read.source.as_ref(), &read.range) else { return Some(read) };
         count(&read);
         answer(read, &bytes);
         return None;
     }
-    let at_hand = read.serves.iter().map_while(|request| read.source.at_hand(&request.range));
+    let at_hand = read.serves.iter().map_while(|request| bytes_at_hand(read.source.as_ref(), &request.range));
     let at_hand: Vec<Bytes> = at_hand.collect();
     let Some(first) = read.serves.first().filter(|_| !at_hand.is_empty()) else { return Some(read) };
     first.metrics.reads.add(1);
@@ -88,7 +88,7 @@ fn count(read: &Read) {
 /// Performs a read and answers its requests.
 pub(super) async fn deliver(read: Read, mut slot: Slot) {
     // Its bytes may have become available while it was waiting.
-    if let Some(bytes) = read.source.cached(&read.range) {
+    if let Some(bytes) = kept_bytes(read.source.as_ref(), &read.range) {
         return hand_over_cached(read, &bytes);
     }
     // Not so the first read that was not at hand when it was requested, but those after it were not tried.

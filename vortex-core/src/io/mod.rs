@@ -133,6 +133,16 @@ pub(crate) async fn read_exact(source: &dyn ReadAt, range: Range<u64>) -> Result
     Ok(bytes)
 }
 
+/// The bytes of `range` if they are available without waiting; a source that returns another number of bytes has none.
+fn bytes_at_hand(source: &dyn ReadAt, range: &Range<u64>) -> Option<Bytes> {
+    source.at_hand(range).filter(|bytes| check_len(source, range, bytes.len()).is_ok())
+}
+
+/// The bytes of `range` if they were kept from an earlier read; a source that returns another number of bytes has none.
+fn kept_bytes(source: &dyn ReadAt, range: &Range<u64>) -> Option<Bytes> {
+    source.cached(range).filter(|bytes| check_len(source, range, bytes.len()).is_ok())
+}
+
 /// Checks that a source returned as many bytes as it was asked for.
 ///
 /// # Errors

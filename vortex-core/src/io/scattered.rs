@@ -6,7 +6,7 @@ use std::ops::Range;
 use arrow::buffer::Buffer;
 use futures::{StreamExt as _, TryStreamExt as _};
 
-use super::{ReadAt, check_len};
+use super::{ReadAt, check_len, kept_bytes};
 use crate::metrics::ScanMetrics;
 use crate::{Error, Result};
 
@@ -27,7 +27,7 @@ pub(crate) async fn read_scattered(
     ranges: &[Range<u64>],
     metrics: &ScanMetrics,
 ) -> Result<Vec<Buffer>> {
-    let mut pieces: Vec<_> = ranges.iter().map(|range| source.cached(range).map(Buffer::from)).collect();
+    let mut pieces: Vec<_> = ranges.iter().map(|range| kept_bytes(source, range).map(Buffer::from)).collect();
     let is_missing = |at: &usize| pieces[*at].is_none();
     let missing: Vec<usize> = (0..ranges.len()).filter(is_missing).collect();
     let wanted: Vec<Range<u64>> = missing.iter().map(|&at| ranges[at].clone()).collect();

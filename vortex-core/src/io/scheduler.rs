@@ -28,7 +28,7 @@ use super::budget::Budget;
 use super::delivery::{deliver, hand_over_at_hand};
 use super::pace::{Pace, Patience};
 use super::waiting::{Read, Request, Waiting, overlap};
-use super::{ReadAt, StorageProfile, Urgency, cause};
+use super::{ReadAt, StorageProfile, Urgency, cause, kept_bytes};
 use crate::metrics::ScanMetrics;
 use crate::{Error, Result};
 
@@ -199,7 +199,7 @@ fn take_cached(source: &Arc<dyn ReadAt>, requests: Vec<Request>) -> Vec<Request>
     if overlap(&requests, &(start..end)) {
         return requests;
     }
-    let take = |request: Request| match source.cached(&request.range) {
+    let take = |request: Request| match kept_bytes(source.as_ref(), &request.range) {
         Some(bytes) => {
             request.metrics.cache_hits.add(1);
             request.answer(bytes.into());

@@ -10,6 +10,7 @@
 //! The bounds need not be exact, and it does not matter which rows pass a filter.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
 use arrow::array::{Array as _, ArrayRef, Scalar as ArrowScalar, UInt64Array};
 use arrow::compute::kernels::cmp::{gt, lt};
@@ -95,7 +96,7 @@ pub(super) fn leading_splits(plan: &Plan, zone_maps: &ZoneMaps) -> Vec<u64> {
         return Vec::new();
     }
     let rows = zone_maps.possible(plan, plan.rows.bounds().start);
-    let mut starts = Vec::new();
+    let (mut starts, mut known) = (Vec::new(), HashSet::new());
     for (column, measures) in plan.wanted_columns() {
         let Some(map) = zone_maps.of_field(plan, column).filter(|_| measures.is_of_extremes()) else {
             continue;
@@ -112,7 +113,7 @@ pub(super) fn leading_splits(plan: &Plan, zone_maps: &ZoneMaps) -> Vec<u64> {
                 rows.at_or_after(blocks.rows(zone).start)
                     .map(|range| plan.split_start(range.start.max(blocks.rows(zone).start)))
             });
-            starts.extend(row.filter(|row| !starts.contains(row)));
+            starts.extend(row.filter(|row| known.insert(*row)));
         }
     }
     starts

@@ -92,6 +92,8 @@ pub enum RowAccess {
 pub struct ScanBuilder {
     file: VortexFile,
     projection: Option<Vec<FieldPath>>,
+    /// A field of the root that is read instead of a projection, regardless of the names of other fields.
+    root_field: Option<usize>,
     schema: Option<SchemaRef>,
     filter: Option<Expr>,
     rows: Option<RowRanges>,
@@ -123,6 +125,7 @@ impl ScanBuilder {
         Self {
             file,
             projection: None,
+            root_field: None,
             schema: None,
             filter: None,
             rows: None,
@@ -162,6 +165,12 @@ impl ScanBuilder {
     #[must_use]
     pub fn with_projection<P: Into<FieldPath>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
         self.projection = Some(paths.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Reads only field `at` of the root, although others may have the same name.
+    pub(crate) fn with_root_field(mut self, at: usize) -> Self {
+        self.root_field = Some(at);
         self
     }
 

@@ -157,13 +157,16 @@ impl Plan {
 
     pub(super) fn new(scan: &ScanBuilder) -> Result<Self> {
         let footer = scan.file.footer();
-        let projection = match &scan.projection {
-            None => all_columns(footer)?,
-            Some(paths) => paths.iter().map(|path| Column::resolve(footer, path)).collect::<Result<_>>()?,
+        let projection = match (scan.root_field, &scan.projection) {
+            (Some(at), _) => vec![Column::of_root(footer, at)?],
+            (None, None) => all_columns(footer)?,
+            (None, Some(paths)) => {
+                paths.iter().map(|path| Column::resolve(footer, path)).collect::<Result<_>>()?
+            }
         };
         let schema = match &scan.schema {
             Some(schema) => check_schema(schema, &projection)?,
-            None => default_schema(footer, &projection, scan.projection.is_none())?,
+            None => default_schema(footer, &projection, scan)?,
         };
         let schema = match &scan.row_numbers {
             Some(name) => with_row_numbers(&schema, name),
@@ -350,13 +353,17 @@ fn all_columns(footer: &Footer) -> Result<Vec<Column>> {
 }
 
 /// The projected fields of the file's own schema; nullable also if an enclosing struct is.
-fn default_schema(footer: &Footer, projection: &[Column], is_whole: bool) -> Result<SchemaRef> {
+fn default_schema(footer: &Footer, projection: &[Column], scan: &ScanBuilder) -> Result<SchemaRef> {
     let own = footer.schema()?;
-    if is_whole {
+    if scan.projection.is_none() && scan.root_field.is_none() {
         return Ok(own);
     }
     let fields = projection.iter().map(|column| {
-        let field = match own_field(footer, &own, column.path.names()) {
+        let own = match scan.root_field {
+            Some(at) => own.fields().get(at),
+            None => own_field(footer, &own, column.path.names()),
+        };
+        let field = match own {
             Some(field) => field.as_ref().clone(),
             None => field(column.path.names().last().map_or(ROOT_COLUMN, |name| name), &column.dtype)?,
         };

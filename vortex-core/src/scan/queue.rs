@@ -101,8 +101,8 @@ impl SplitQueue {
     }
 
     /// Takes out the rows that are among the best found, of at most `room` splits: they are wanted in any case. On
-    /// remote storage, what they need is requested all at once, as far as memory allows. Segments kept for
-    /// later splits make room, and there is always enough memory for one split.
+    /// remote storage, what all of them need is requested at once, as far as memory allows; those beyond `room` wait in
+    /// the queue. Segments kept for later splits make room, and there is always enough memory for one split.
     pub(super) fn take_best(
         &mut self,
         room: usize,
@@ -117,7 +117,7 @@ impl SplitQueue {
         while let Some(split) = self.splits.front()
             && split.best.reaches(&last)
         {
-            if self.plan.is_remote() {
+            if self.plan.is_remote() && !split.asked {
                 let must = !self.best_at_work;
                 let Some(share) = reserve(&self.plan, split, &mut asked, must, recent)? else { break };
                 memory.join(share);
@@ -133,8 +133,9 @@ impl SplitQueue {
             }
         }
         if self.plan.is_remote() {
-            Filtered::ask(splits.iter_mut().collect(), memory)?;
+            Filtered::ask(splits.iter_mut().filter(|split| !split.asked).collect(), memory)?;
         }
+        splits.drain(room.min(splits.len())..).rev().for_each(|split| self.splits.push_front(split));
         Ok(splits)
     }
 
@@ -166,11 +167,13 @@ fn reserve(
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::{self, Display};
     use std::ops::Range;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
     use arrow::array::{ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringArray};
+    use arrow::compute::SortOptions;
     use async_trait::async_trait;
     use bytes::Bytes;
     use futures::TryStreamExt as _;
@@ -178,7 +181,7 @@ mod tests {
     use super::super::admission::Admission;
     use super::*;
     use crate::VortexFile;
-    use crate::expr::column;
+    use crate::expr::{DynamicFilter, Expr, FieldPath, column};
     use crate::io::{MemoryFile, MemorySink, ReadAt, Scheduler, StorageProfile};
     use crate::write::{FileWriter, WriteOptions};
 
@@ -301,5 +304,67 @@ mod tests {
         let splits = metrics.splits_scanned.get();
         let alone = remote.alone.load(Ordering::SeqCst);
         assert!(alone * 2 < splits, "{alone} rounds of reads for {splits} splits");
+    }
+
+    /// A dynamic filter about which nothing is known.
+    #[derive(Debug)]
+    struct Unknown;
+
+    impl Display for Unknown {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("unknown")
+        }
+    }
+
+    impl DynamicFilter for Unknown {
+        fn columns(&self) -> Vec<FieldPath> {
+            Vec::new()
+        }
+
+        fn generation(&self) -> u64 {
+            0
+        }
+
+        fn current(&self) -> Option<Expr> {
+            None
+        }
+    }
+
+    #[tokio::test]
+    async fn of_the_best_rows_on_remote_storage_all_are_requested_but_few_decoded_at_once() {
+        let mut next = crate::kernels::random(1);
+        let mut batch = |rows: usize| {
+            let keys: ArrayRef = Arc::new(Int64Array::from_iter_values((0..rows).map(|_| next() as i64 & 3)));
+            let values: ArrayRef = Arc::new(Int64Array::from_iter_values((0..rows).map(|_| next() as i64)));
+            RecordBatch::try_from_iter([("key", keys), ("value", values)]).unwrap()
+        };
+        let sink = MemorySink::new();
+        let mut writer = FileWriter::try_new(sink.clone(), batch(0).schema(), WriteOptions::new()).unwrap();
+        for _ in 0..8 {
+            writer.write(&batch(1 << 16)).await.unwrap();
+        }
+        writer.finish().await.unwrap();
+        let file = MemoryFile::new(sink.bytes().unwrap());
+        let remote = Remote { file, in_flight: AtomicU64::new(0), alone: AtomicU64::new(0) };
+        let file = VortexFile::open(Arc::new(remote)).await.unwrap();
+        // All splits hold more rows with the least key than are wanted.
+        let scan = file.scan().with_filter(Expr::Dynamic(Arc::new(Unknown)));
+        let scan = scan.with_best_first("key", SortOptions::default());
+        let plan = Arc::new(Plan::new(&scan).unwrap());
+        let mut admission = Admission::new(&plan, ZoneMaps::read(&plan).await.unwrap());
+        admission.allow_most();
+        let mut recent = Recent::new(64 << 20, &plan.memory);
+        let mut queue = SplitQueue::new(&plan);
+        for split in admission.admit(0, None, &mut recent).unwrap() {
+            queue.push(split.filter().await.unwrap());
+        }
+        let all = queue.len();
+        assert!(all > 3, "{all} splits");
+        let taken = queue.take_best(2, true, &mut recent).unwrap();
+        assert_eq!(taken.len(), 2);
+        assert!(taken.iter().chain(&queue.splits).filter(|split| split.asked).count() >= all);
+        let more = queue.take_best(1, false, &mut recent).unwrap();
+        assert_eq!(more.len(), 1);
+        assert!(queue.best_at_work());
     }
 }

@@ -1,6 +1,6 @@
 //! The zone maps of a filter's columns, and the rows they rule out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -75,15 +75,18 @@ impl ZoneMaps {
     async fn load_columns(&mut self, plan: &Plan, columns: impl Iterator<Item = &Column>) -> Result<()> {
         let footer = plan.file.footer();
         let mut unknown: Vec<(&Column, &Zones)> = Vec::new();
+        let mut asked = HashSet::new();
         for column in columns {
-            let is_new = |column: &Column| {
-                let asked = || unknown.iter().any(|(other, _)| other.path == column.path);
-                !self.maps.contains_key(&column.path) && !asked()
-            };
-            let Some(zones) = column.zones().filter(|_| is_new(column)) else { continue };
+            let Some(zones) = column.zones() else { continue };
+            if self.maps.contains_key(&column.path) || asked.contains(&column.path) {
+                continue;
+            }
             match footer.zone_maps.get(&column.path) {
                 Some(map) => drop(self.maps.insert(column.path.clone(), map)),
-                None => unknown.push((column, zones)),
+                None => {
+                    asked.insert(&column.path);
+                    unknown.push((column, zones));
+                }
             }
         }
         if !unknown.is_empty() {
@@ -226,13 +229,17 @@ impl ZoneMaps {
             };
             // Blocks are ruled out as a whole, so they are judged as a whole.
             let rows = self.possible(plan, from / blocks.block_len * blocks.block_len);
-            let Some((blocks, now)) = self.judge(&conjunct.expr, plan, &rows)? else { continue };
+            let Some((now_blocks, now)) = self.judge(&conjunct.expr, plan, &rows)? else { continue };
+            // The grid is that of the columns, which should not change.
+            if now_blocks.block_len != blocks.block_len {
+                continue;
+            }
             let mut may = BooleanBufferBuilder::new(before.may.len());
             may.append_buffer(&before.may);
             let ruled_out = blocks.holding(&rows).filter(|block| !now.may.value(*block));
             let pruned = ruled_out.map(|block| may.set_bit(block, false)).count();
             plan.metrics.zones_pruned_dynamic.add(pruned as u64);
-            self.verdicts[at] = Some((blocks, pruning::Verdict { may: may.finish(), ..now }));
+            self.verdicts[at] = Some((now_blocks, pruning::Verdict { may: may.finish(), ..now }));
         }
         Ok(true)
     }

@@ -95,7 +95,7 @@ pub(super) async fn check_column(file: &VortexFile, column: &Column, found: &mut
             Findings::new(format!("zone {zone} of {place}"), &map.dtype, actual, found).check_zone(map, zone);
         }
     };
-    let (scan, natural, at) = scan_of(file, column)?;
+    let (scan, natural) = scan_of(file, column)?;
     let mut batches = scan.clone().with_schema(Arc::new(natural)).into_stream()?;
     let (mut whole, mut open): (Option<Actual>, Option<Actual>) = (None, None);
     let mut zone = 0;
@@ -104,7 +104,7 @@ pub(super) async fn check_column(file: &VortexFile, column: &Column, found: &mut
         while start < batch.num_rows() {
             let filled = open.as_ref().map_or(0, Actual::row_count);
             let len = usize::try_from(zone_len - filled).unwrap_or(usize::MAX).min(batch.num_rows() - start);
-            let rows = Actual::of(&batch.column(at).slice(start, len), &column.dtype)?;
+            let rows = Actual::of(&batch.column(0).slice(start, len), &column.dtype)?;
             open = Some(join(open, rows));
             start += len;
             if let Some(done) = open.take_if(|open| open.row_count() == zone_len) {
@@ -151,17 +151,14 @@ async fn zone_map(
     }
 }
 
-/// A scan that reads the column, the types of the format for its batches, and the position of the column there.
-fn scan_of(file: &VortexFile, column: &Column) -> Result<(ScanBuilder, Schema, usize)> {
-    let all = file.footer().dtype().as_columns();
-    // Without a projection, scans read columns by their positions.
-    if let (false, Some(at), Some(all)) = (column.is_named, column.at, all) {
-        let natural = all.fields().map(|(name, dtype)| field(name, dtype)).collect::<Result<Vec<_>>>()?;
-        return Ok((file.scan(), Schema::new(natural), at));
-    }
+/// A scan that reads only the column, and the schema of its batches in types of the format.
+fn scan_of(file: &VortexFile, column: &Column) -> Result<(ScanBuilder, Schema)> {
     let name = column.path.names().last().map_or(ROOT_COLUMN, |name| name);
-    let scan = file.scan().with_projection([column.path.clone()]);
-    Ok((scan, Schema::new(vec![field(name, &column.dtype)?]), 0))
+    let scan = match column.at {
+        Some(at) if !column.is_named => file.scan().with_root_field(at),
+        _ => file.scan().with_projection([column.path.clone()]),
+    };
+    Ok((scan, Schema::new(vec![field(name, &column.dtype)?])))
 }
 
 /// Checks values that are read as types that the format lacks, which may be out of range for them.

@@ -280,6 +280,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn of_columns_of_one_name_only_the_broken_one_is_blamed() {
+        let text = |word: &str| {
+            Arc::new(StringViewArray::from_iter_values((0..10).map(|row| format!("{word} {row}"))))
+                as ArrayRef
+        };
+        let rows =
+            RecordBatch::try_from_iter([("first", text("abcdef")), ("other", text("uvwxyz"))]).unwrap();
+        for broken in [b"abcdef", b"uvwxyz"] {
+            let mut bytes = with_one_name(&rows).await;
+            let at =
+                bytes.windows(6).position(|window| window == broken).expect("text is in the file as it is");
+            bytes[at] = 0xff;
+            let found = verified(bytes).await;
+            assert_eq!(found.problems.len(), 1, "{:?}", found.problems);
+        }
+    }
+
+    #[tokio::test]
     async fn a_file_that_does_not_open_shows_which_part_is_broken() {
         let mut bytes = include_bytes!("../../tests/files/0.91.0/tpch_orders.vortex").to_vec();
         bytes.truncate(bytes.len() - 1);

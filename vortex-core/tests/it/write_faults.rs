@@ -278,6 +278,19 @@ async fn an_upload_that_is_dropped_is_aborted() {
     assert_eq!(store.list(None).count().await, 0);
 }
 
+#[tokio::test]
+async fn an_upload_is_aborted_also_if_nobody_waits_for_that() {
+    let store = TestStore::new();
+    let mut sink = sink_to(&store);
+    for _ in 0..2 {
+        sink.write(Bytes::from(vec![0; 300_000])).await.unwrap();
+    }
+    store.set_part_time(Duration::from_millis(50));
+    assert!(tokio::time::timeout(Duration::from_millis(5), sink.abort()).await.is_err());
+    assert!(store.uploads.settle().await);
+    assert_eq!(uploads(&store), [1, 1, 0]);
+}
+
 /// Uploads of a store: those started, aborted, and still open.
 fn uploads(store: &TestStore) -> [u64; 3] {
     [store.uploads.started.get(), store.uploads.aborts.get(), store.uploads.open.get()]

@@ -82,6 +82,9 @@ impl Sink for LocalSink {
     }
 
     async fn write(&mut self, bytes: Bytes) -> Result<()> {
+        if self.partial.is_none() {
+            return Err(self.closed());
+        }
         self.buffered_bytes += bytes.len();
         self.buffered.push(bytes);
         if self.buffered_bytes < BUFFER_BYTES {
@@ -142,6 +145,30 @@ mod tests {
         let refused = LocalSink::create(path("socket")).unwrap_err();
         assert!(refused.to_string().contains("not a regular file"), "{refused}");
         assert!(LocalSink::create(path("far")).unwrap_err().to_string().contains("folder"));
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn links_to_links_are_followed_to_a_file_that_does_not_exist_yet() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::create_dir(path("far")).unwrap();
+        for (link, to) in [("first", "far/second"), ("far/second", "../third"), ("round", "round")] {
+            std::os::unix::fs::symlink(to, path(link)).unwrap();
+        }
+        let mut sink = LocalSink::create(path("first")).unwrap();
+        sink.finish().await.unwrap();
+        assert!(path("first").is_symlink() && path("far/second").is_symlink() && path("third").is_file());
+        LocalSink::create(path("round")).unwrap().abort().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn nothing_is_written_after_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sink = LocalSink::create(folder.path().join("x")).unwrap();
+        sink.finish().await.unwrap();
+        let refused = sink.write(Bytes::from_static(b"late")).await.unwrap_err();
+        assert!(refused.to_string().contains("already aborted or finished"), "{refused}");
     }
 
     #[tokio::test]

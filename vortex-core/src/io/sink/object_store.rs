@@ -8,8 +8,9 @@
 //!
 //! - The request that starts an upload is a task that outlives the sink; it aborts what nobody waits for.
 //! - So is the request that makes an object visible, if nobody else writes to its path: it removes what
-//!   nobody waits for, and what is there although the request failed, whose answer may have been lost. At any other path, the object could be one that a second attempt has written since.
-//!   There, the request is cancelled with the sink, and may or may not have replaced the object as a whole.
+//!   nobody waits for, and what is there although the request failed, whose answer may have been lost. At any other
+//!   path, the object could be one that a second attempt has written since. There, the request is cancelled with the
+//!   sink, and may or may not have replaced the object as a whole.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _, PutPayload, Result as StoreResult};
 use tokio::runtime::Handle;
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use super::Sink;
 use crate::io::object_name;
@@ -80,32 +81,36 @@ impl Upload {
         let completed = upload.complete().await;
         if completed.is_ok() {
             self.started = None;
-        } else if let Err(error) = self.abort().await {
-            tracing::warn!(%error, "failed to remove the parts of a failed upload");
+        } else {
+            // The task has told if it failed.
+            let _ = self.abort().await;
         }
         completed.map(drop)
     }
 
-    /// Stops the parts in flight, then removes those that have arrived.
+    /// Stops the parts in flight, then removes those that have arrived: also if the caller stops waiting for it.
     async fn abort(&mut self) -> StoreResult<()> {
-        self.parts.shutdown().await;
-        match self.started.take() {
-            Some(mut upload) => upload.abort().await,
+        match self.start_abort() {
+            Some(aborted) => aborted.await?,
             None => Ok(()),
         }
+    }
+
+    /// Starts to abort, as a task; `None` if there is nothing to abort.
+    fn start_abort(&mut self) -> Option<JoinHandle<StoreResult<()>>> {
+        let (mut upload, mut parts) = (self.started.take()?, std::mem::take(&mut self.parts));
+        let abort = async move {
+            parts.shutdown().await;
+            let aborted = upload.abort().await;
+            aborted.inspect_err(|error| tracing::warn!(%error, "failed to remove the parts of an upload"))
+        };
+        Some(self.runtime.as_ref()?.spawn(abort))
     }
 }
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        let (Some(_), Some(runtime)) = (&self.started, self.runtime.take()) else { return };
-        let mut upload = std::mem::take(self);
-        // The upload dropped with the task has nothing left to abort.
-        runtime.spawn(async move {
-            if let Err(error) = upload.abort().await {
-                tracing::warn!(%error, "failed to remove the parts of a dropped upload");
-            }
-        });
+        drop(self.start_abort());
     }
 }
 
@@ -289,10 +294,9 @@ impl ObjectSink {
     /// Removes everything after a failure, and returns that failure to the caller.
     async fn or_abort(&mut self, outcome: Result<()>) -> Result<()> {
         self.is_closed |= outcome.is_err();
-        if outcome.is_err()
-            && let Err(error) = self.upload.abort().await
-        {
-            tracing::warn!(object = %self.path, %error, "failed to remove the parts of a failed upload");
+        if outcome.is_err() {
+            // The task has told if it failed.
+            let _ = self.upload.abort().await;
         }
         outcome
     }

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Names of more bytes are not repeated in temporary ones: file systems allow 255 bytes.
 const LONG_NAME: usize = 200;
+/// Links that are followed one after the other, as many as Linux follows.
+const MAX_LINKS: usize = 40;
 
 /// Distinguishes the temporary files of one process.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -128,12 +130,19 @@ pub fn local_target(path: &Path) -> io::Result<PathBuf> {
         Ok(there) if there.is_file() => std::fs::canonicalize(path),
         Ok(there) if there.is_dir() => Err(io::Error::other("is a folder")),
         Ok(_) => Err(io::Error::other("is not a regular file, and would be replaced by one")),
-        // A link whose target does not exist yet.
-        Err(_) => match std::fs::read_link(path) {
-            Ok(to) => Ok(path.parent().unwrap_or(Path::new("")).join(to)),
-            Err(_) => Ok(path.to_path_buf()),
-        },
+        Err(_) => Ok(end_of_links(path)),
     }
+}
+
+/// Where a link leads whose target does not exist yet, which may be a link itself. Links that lead round in circles,
+/// which no system follows, end anywhere.
+fn end_of_links(path: &Path) -> PathBuf {
+    let mut end = path.to_path_buf();
+    for _ in 0..MAX_LINKS {
+        let Ok(to) = std::fs::read_link(&end) else { break };
+        end = end.parent().unwrap_or(Path::new("")).join(to);
+    }
+    end
 }
 
 /// Makes the new name of a file durable.
