@@ -51,6 +51,11 @@
 //!
 //! The bytes of a file are not trusted: whatever they are, opening and scanning return `Ok` or `Err`, within
 //! the [`Limits`].
+//!
+//! Targets must be little-endian, as the values in files are, and have 64-bit addresses.
+
+#[cfg(not(all(target_endian = "little", target_pointer_width = "64")))]
+compile_error!("vortex-core reads values in place, so it needs a little-endian target with 64-bit addresses");
 
 pub mod array;
 mod compress;

@@ -70,7 +70,7 @@ metrics! {
     decode_nanos,
 }
 
-/// A number that only its scan changes.
+/// A number that a scan, and the reads that it shares with others, add to.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -80,7 +80,7 @@ impl Counter {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Adds to the number, for tests of what shows it.
+    /// Adds to the number; outside of this crate, only tests of what shows it do.
     #[doc(hidden)]
     pub fn add(&self, value: u64) {
         self.0.fetch_add(value, Ordering::Relaxed);

@@ -74,9 +74,10 @@ pub type EncodedRef = Arc<dyn EncodedArray>;
 /// return are valid Arrow.
 ///
 /// `slice`, `filter`, `take`, `matches` and `aggregate` must return exactly what the same operation
-/// on the decoded array returns; their defaults do just that. Each of them uses each child once at most: if every node of
-/// a tree decoded a child twice, time would double with each level. Of bytes that contradict the format, such as
-/// codes without a value, one may notice what another does not look at, so that only one of them fails.
+/// on the decoded array returns; their defaults do just that. `decode` uses each child once at most: if every node of a
+/// tree decoded a child twice, time would double with each level. The others may decode a child once more if what they
+/// tried first fails, and may look at a child of integers, such as offsets, several times. Of bytes that contradict the
+/// format, such as codes without a value, one may notice what another does not look at, so that only one of them fails.
 pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// The id of the encoding, as stored in the file.
     fn encoding(&self) -> &str;

@@ -13,7 +13,7 @@ use crate::Registry;
 use crate::dtype::DType;
 use crate::encodings::Encoding;
 use crate::error::ResultExt as _;
-use crate::limits::Limits;
+use crate::limits::{Limits, counted_apart};
 use crate::scalar::{Scalar, Value};
 use crate::wire::RawNode;
 use crate::{Error, Result};
@@ -121,6 +121,16 @@ impl<'a> Node<'a> {
     /// The metadata bytes; empty if absent.
     pub fn metadata(&self) -> &'a [u8] {
         &self.raw.metadata
+    }
+
+    /// The metadata as a protobuf message that may describe any number of parts, each of which takes far more bytes in
+    /// memory until they are checked.
+    ///
+    /// # Errors
+    /// If the bytes are not such a message, or it could take too many.
+    pub(crate) fn message_of_parts<M: Message + Default>(&self) -> Result<M> {
+        counted_apart(|| self.take_bytes(self.metadata().len().saturating_mul(PARSED_PER_BYTE)))?;
+        self.message()
     }
 
     /// The metadata as a protobuf message; empty bytes mean all defaults.
@@ -303,11 +313,16 @@ impl<'a> Node<'a> {
     /// # Errors
     /// If the bytes are not such a value, or the tree has too many bytes.
     pub fn scalar(&self, bytes: &[u8], dtype: &DType) -> Result<Scalar> {
+        // They are looked at first, even if nothing of them is kept.
+        self.take_bytes(bytes.len())?;
         let scalar = crate::wire::scalar_from_bytes(bytes, dtype, self.context.limits)?;
-        self.take_bytes(held_bytes(scalar.value()))?;
+        self.take_bytes(held_bytes(scalar.value()).saturating_sub(bytes.len()))?;
         Ok(scalar)
     }
 }
+
+/// Bytes that a byte of metadata may take once it is parsed: the most for an empty description of a type, which has two.
+const PARSED_PER_BYTE: usize = 64;
 
 /// The bytes that a parsed value takes; its depth and the number of its parts are limited.
 fn held_bytes(value: &Value) -> usize {
@@ -439,6 +454,18 @@ mod tests {
         };
         assert_eq!(text(1).unwrap().len(), 100);
         assert!(text(100).unwrap_err().to_string().contains("exceed 1200 bytes"));
+    }
+
+    #[test]
+    fn parts_of_metadata_are_limited_before_they_are_parsed() {
+        // Each empty chunk takes two bytes here, and 24 once it is parsed.
+        let tree = Tree::new("vortex.pco").metadata([0x12, 0].repeat(10_000));
+        let load = |bytes| {
+            let limits = Limits::new().with_max_decoded_bytes(bytes);
+            tree.load_within(&DType::Primitive(PType::I64, false), 5, &limits).unwrap_err()
+        };
+        assert!(matches!(load(1 << 20).root(), crate::Error::LimitExceeded(_)));
+        assert!(matches!(load(2 << 20).root(), crate::Error::Corrupt(_)), "buffers are missing");
     }
 
     #[test]

@@ -76,7 +76,15 @@ impl Kind {
             Self::Zstd | Self::ZstdNumbers => since::ZSTD,
             Self::Pco => since::PCO,
             Self::OnPair => since::ONPAIR,
-            _ => Release::OLDEST,
+            Self::Packed
+            | Self::Dictionary
+            | Self::Runs
+            | Self::Sparse
+            | Self::Alp
+            | Self::AlpRd
+            | Self::Fsst
+            | Self::Joined
+            | Self::DateTimeParts => Release::OLDEST,
         }
     }
 

@@ -185,7 +185,15 @@ pub(crate) fn first_reader(dtype: &DType) -> Release {
         DType::FixedSizeList(element, ..) => first_reader(element).max(since::FIXED_SIZE_LISTS),
         DType::Map(map, _) => first_reader(map.key()).max(first_reader(map.value())).max(since::MAPS),
         DType::Extension(extension) if *extension.meaning() == Meaning::Uuid => since::UUIDS,
-        _ => Release::OLDEST,
+        DType::Null
+        | DType::Bool(_)
+        | DType::Primitive(..)
+        | DType::Decimal(..)
+        | DType::Utf8(_)
+        | DType::Binary(_)
+        | DType::Extension(_) => Release::OLDEST,
+        // They are not written.
+        DType::Variant(_) | DType::Union(..) => Release::NEWEST,
     }
 }
 

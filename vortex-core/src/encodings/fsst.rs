@@ -76,6 +76,7 @@ impl Encoding for Fsst {
                 node.validity_child(2)?,
             )
         };
+        node.take_bytes(size_of::<SymbolTable>())?;
         Ok(Arc::new(FsstArray {
             dtype: node.dtype().clone(),
             len: node.len(),

@@ -13,6 +13,7 @@ use crate::Registry;
 use crate::array::can_decode_as;
 use crate::dtype::stored::may_be_stored_as;
 use crate::dtype::{DType, ROOT_COLUMN, StructType};
+use crate::io::READ_ALIGNMENT;
 use crate::layout::{LayoutNode, LayoutRef};
 use crate::limits::Limits;
 use crate::once::get_or_try_init;
@@ -29,6 +30,8 @@ use crate::{Error, Result};
 const LEGACY_MAGIC: &[u8; 4] = b"VRTX";
 /// Bytes of the end-of-file record: version, postscript length, magic.
 pub(super) const EOF_LEN: u64 = 8;
+/// Bytes at the end of a file that always contain the postscript, whose length is a `u16`, and the record after it.
+pub(super) const LONGEST_END: u64 = (u16::MAX as u64 + EOF_LEN).next_multiple_of(READ_ALIGNMENT);
 /// Longer values of user metadata are not kept in memory.
 const MAX_KEPT_VALUE_LEN: u32 = 4 << 10;
 /// Maximum length of the Arrow schema if it has to be read on its own.

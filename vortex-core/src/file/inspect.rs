@@ -14,7 +14,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::footer::{DescriptionParts, EOF_LEN};
+use super::footer::{DescriptionParts, EOF_LEN, LONGEST_END};
 use super::{MAGIC, SegmentId, VortexFile};
 use crate::Result;
 use crate::error::ResultExt as _;
@@ -28,8 +28,6 @@ use crate::wire::{
 
 /// Array trees are mostly shorter than this, so a single read suffices.
 const TREE_READ: u64 = 4 << 10;
-/// Bytes that [`examine`] reads from the end: the longest postscript, and the record after it.
-const MAX_TAIL: u64 = 64 << 10;
 
 impl VortexFile {
     /// The encodings of the array in a segment: ids of the nodes from the root down, each with its depth.
@@ -134,7 +132,7 @@ pub struct Examination {
 pub async fn examine(source: &dyn ReadAt, limits: &Limits) -> Result<Examination> {
     let file_size = source.len().await?;
     let head = read_exact(source, 0..file_size.min(4)).await?;
-    let start = file_size.saturating_sub(MAX_TAIL);
+    let start = file_size.saturating_sub(LONGEST_END);
     let bytes = read_exact(source, start..file_size).await?;
     let mut parts = Vec::new();
     let end = file_size.saturating_sub(EOF_LEN);

@@ -8,7 +8,7 @@ use arrow::datatypes::SchemaRef;
 use tokio::runtime::Builder;
 
 use super::description::DescriptionBytes;
-use super::footer::{DescriptionParts, EOF_LEN, Footer};
+use super::footer::{DescriptionParts, EOF_LEN, Footer, LONGEST_END};
 use crate::Registry;
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
@@ -17,9 +17,6 @@ use crate::limits::Limits;
 use crate::segments::checksums::{CHECKSUMS_KEY, Checksums, checksum_of};
 use crate::segments::{Leases, TreeCache};
 use crate::{Error, Result};
-
-/// The longest postscript and the record after it always fit into this.
-const MIN_TAIL: u64 = 64 << 10;
 
 /// A description, with the zone tables before it, takes about one part in this many of a file.
 const TAIL_SHARE: u64 = 256;
@@ -144,7 +141,7 @@ impl OpenOptions {
             return Err(Error::corrupt(format!("{file_size} bytes are too few for a Vortex file")));
         }
         let wanted = self.tail_size.unwrap_or_else(|| tail_size(file_size, &source.profile()));
-        let wanted = wanted.max(MIN_TAIL);
+        let wanted = wanted.max(LONGEST_END);
         let start = file_size.saturating_sub(wanted) / READ_ALIGNMENT * READ_ALIGNMENT;
         let end = Buffer::from(read_exact(source.as_ref(), start..file_size).await?);
         let mut bytes = DescriptionBytes::new(end, file_size);

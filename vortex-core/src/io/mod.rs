@@ -52,7 +52,8 @@ pub(crate) use urgency::Urgency;
 
 use crate::{Error, Result};
 
-/// Reads start at a multiple of this, so that alignments in the file up to this value are preserved in memory.
+/// Coalesced reads start at a multiple of this, so that most arrays are aligned in memory as in the file. It is no promise:
+/// decoders copy what is not.
 pub(crate) const READ_ALIGNMENT: u64 = 64;
 
 /// A source of bytes that can be read at any position, concurrently.

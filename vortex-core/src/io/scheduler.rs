@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 use super::budget::Budget;
 use super::delivery::{deliver, hand_over_at_hand};
 use super::pace::{Pace, Patience};
-use super::waiting::{Read, Request, Waiting, overlap};
+use super::waiting::{Read, Request, Waiting, exceed};
 use super::{ReadAt, StorageProfile, Urgency, cause, kept_bytes};
 use crate::metrics::ScanMetrics;
 use crate::{Error, Result};
@@ -196,7 +196,7 @@ impl Unsent {
 fn take_cached(source: &Arc<dyn ReadAt>, requests: Vec<Request>) -> Vec<Request> {
     let start = requests.iter().map(|request| request.range.start).min().unwrap_or(0);
     let end = requests.iter().map(|request| request.range.end).max().unwrap_or(0);
-    if overlap(&requests, &(start..end)) {
+    if exceed(&requests, &(start..end)) {
         return requests;
     }
     let take = |request: Request| match kept_bytes(source.as_ref(), &request.range) {

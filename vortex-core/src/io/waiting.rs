@@ -66,14 +66,14 @@ impl Read {
 
     /// Whether the requests that it serves share their bytes.
     pub(super) fn is_shared(&self) -> bool {
-        overlap(&self.serves, &self.range)
+        exceed(&self.serves, &self.range)
     }
 }
 
-/// Whether these requests ask for more bytes than the range has in which they lie. Segments of a file may overlap, and
-/// those of a malicious one may all be the whole file: if each of them got a copy of its bytes, memory would be
-/// unlimited.
-pub(super) fn overlap(requests: &[Request], within: &Range<u64>) -> bool {
+/// Whether these requests ask for more bytes than the range has in which they lie: then, some of them overlap. Segments of
+/// a malicious file may all be the whole file: if each of them got a copy of its bytes, memory would be unlimited. Where
+/// they do not exceed the range, copies do not either.
+pub(super) fn exceed(requests: &[Request], within: &Range<u64>) -> bool {
     let wanted = requests.iter().fold(0, |wanted: u64, request| wanted.saturating_add(request.len()));
     wanted > within.end.saturating_sub(within.start)
 }

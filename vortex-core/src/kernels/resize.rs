@@ -120,8 +120,7 @@ macro_rules! resize_to_i128 {
 
             #[inline(always)]
             fn write(self, to: &mut MaybeUninit<i128>) {
-                let (low, high) = (i64::from(self), i64::from(self) >> 63);
-                let halves = if cfg!(target_endian = "little") { [low, high] } else { [high, low] };
+                let halves = [i64::from(self), i64::from(self) >> 63];
                 // SAFETY: both halves fit the place, which is aligned at least as they are, and any bits are a
                 // number.
                 unsafe { to.as_mut_ptr().cast::<[i64; 2]>().write(halves) };

@@ -3,7 +3,7 @@
 
 use std::mem::MaybeUninit;
 
-use arrow::buffer::{BooleanBuffer, Buffer};
+use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::ArrowNativeType;
 
 use super::Word;
@@ -121,21 +121,13 @@ pub(crate) fn repeat_bits(
             changes &= changes - 1;
         }
     }
-    if last != 0 {
-        mark(bits.len());
-    }
     vectorized(Parities(&mut words));
     let mut carry = 0u64;
     for word in &mut words {
         *word ^= carry;
         carry = 0u64.wrapping_sub(*word >> 63);
     }
-    let bytes = if cfg!(target_endian = "big") {
-        words.iter().flat_map(|word| word.to_le_bytes()).collect()
-    } else {
-        Buffer::from_vec(words)
-    };
-    BooleanBuffer::new(bytes, 0, rows)
+    BooleanBuffer::new(words.into(), 0, rows)
 }
 
 /// Replaces every bit by the parity of all bits of its word up to itself.

@@ -180,10 +180,9 @@ impl Vectorized for Renumber<'_> {
             let (low, high) = (*view as u64, (*view >> 64) as u64);
             let is_long = low as u32 > MAX_INLINE as u32;
             let high = high.wrapping_add(if is_long { u64::from(self.first) } else { 0 });
-            let halves = if cfg!(target_endian = "little") { [low, high] } else { [high, low] };
             // SAFETY: both halves fit the place, which is aligned at least as they are, and any bits are a number.
             // The compiler vectorizes stores of halves, but not of 128 bits.
-            unsafe { to.as_mut_ptr().cast::<[u64; 2]>().write(halves) };
+            unsafe { to.as_mut_ptr().cast::<[u64; 2]>().write([low, high]) };
         }
     }
 }

@@ -4,7 +4,7 @@
 //! `value - low <= span`: it works for signed and unsigned values alike and, since adding a reference
 //! only shifts values modulo the width, for values that are stored as differences from a reference.
 
-use arrow::buffer::{BooleanBuffer, Buffer};
+use arrow::buffer::BooleanBuffer;
 
 use super::simd::{Vectorized, vectorized};
 use super::{BLOCK, Word};
@@ -89,12 +89,7 @@ pub(crate) fn not_zero(bytes: &[u8]) -> BooleanBuffer {
 
 /// Bits from words, bit `i % 64` of word `i / 64` being bit `i`, without the first `offset` bits.
 pub(crate) fn bitmap(words: Vec<u64>, offset: usize, len: usize) -> BooleanBuffer {
-    let bytes = if cfg!(target_endian = "big") {
-        words.iter().flat_map(|word| word.to_le_bytes()).collect()
-    } else {
-        Buffer::from_vec(words)
-    };
-    BooleanBuffer::new(bytes, offset, len)
+    BooleanBuffer::new(words.into(), offset, len)
 }
 
 struct Test<'a, W> {

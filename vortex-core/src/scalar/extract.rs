@@ -3,13 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{
-    self, Array as _, ArrayRef, AsArray as _, BinaryArray, BinaryViewArray, Decimal32Array, Decimal64Array,
-    Decimal128Array, Decimal256Array, Float16Array, Float32Array, Float64Array, LargeBinaryArray,
-    LargeStringArray, OffsetSizeTrait, StringArray, StringViewArray,
-};
+use arrow::array::{self, Array as _, ArrayRef, AsArray as _, OffsetSizeTrait};
 use arrow::datatypes::{
-    ArrowNativeType as _, DataType, Date32Type, Date64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    ArrowNativeType as _, DataType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type,
+    Decimal256Type, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit,
     TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
     UInt8Type, UInt16Type, UInt32Type, UInt64Type, i256,
@@ -79,18 +76,6 @@ pub(super) fn extract(array: &dyn array::Array, at: usize, dtype: &DType) -> Res
             Value::$kind(array.as_primitive::<$T>().value(at) as $wide)
         };
     }
-    macro_rules! exact {
-        ($A:ty, $kind:ident) => {
-            Value::$kind(
-                array
-                    .as_any()
-                    .downcast_ref::<$A>()
-                    .ok_or_else(|| Error::invalid(format!("unexpected array of {}", array.data_type())))?
-                    .value(at)
-                    .into(),
-            )
-        };
-    }
     Ok(match array.data_type() {
         DataType::Boolean => Value::Bool(array.as_boolean().value(at)),
         DataType::Int8 => number!(Int8Type, Int, i64),
@@ -111,24 +96,17 @@ pub(super) fn extract(array: &dyn array::Array, at: usize, dtype: &DType) -> Res
         DataType::Timestamp(TimeUnit::Millisecond, _) => number!(TimestampMillisecondType, Int, i64),
         DataType::Timestamp(TimeUnit::Microsecond, _) => number!(TimestampMicrosecondType, Int, i64),
         DataType::Timestamp(TimeUnit::Nanosecond, _) => number!(TimestampNanosecondType, Int, i64),
-        DataType::Float16 => exact!(Float16Array, F16),
-        DataType::Float32 => exact!(Float32Array, F32),
-        DataType::Float64 => exact!(Float64Array, F64),
+        DataType::Float16 => Value::F16(array.as_primitive::<Float16Type>().value(at)),
+        DataType::Float32 => Value::F32(array.as_primitive::<Float32Type>().value(at)),
+        DataType::Float64 => Value::F64(array.as_primitive::<Float64Type>().value(at)),
         _ => return extract_other(array, at, dtype),
     })
 }
 
 fn extract_other(array: &dyn array::Array, at: usize, dtype: &DType) -> Result<Value> {
-    macro_rules! text {
-        ($A:ty, $kind:ident) => {
-            Value::$kind(array.as_any().downcast_ref::<$A>().map(|a| a.value(at)).unwrap_or_default().into())
-        };
-    }
     macro_rules! decimal {
-        ($A:ty, $wide:expr) => {
-            Value::Decimal(
-                array.as_any().downcast_ref::<$A>().map(|a| $wide(a.value(at))).unwrap_or(i256::ZERO),
-            )
+        ($T:ty) => {
+            Value::Decimal(i256::from_i128(array.as_primitive::<$T>().value(at).into()))
         };
     }
     let list = |items: ArrayRef, element: &DType| -> Result<Value> {
@@ -137,16 +115,16 @@ fn extract_other(array: &dyn array::Array, at: usize, dtype: &DType) -> Result<V
         Ok(Value::List(values.into()))
     };
     Ok(match (array.data_type(), dtype.storage()) {
-        (DataType::Utf8, _) => text!(StringArray, Utf8),
-        (DataType::LargeUtf8, _) => text!(LargeStringArray, Utf8),
-        (DataType::Utf8View, _) => text!(StringViewArray, Utf8),
-        (DataType::Binary, _) => text!(BinaryArray, Binary),
-        (DataType::LargeBinary, _) => text!(LargeBinaryArray, Binary),
-        (DataType::BinaryView, _) => text!(BinaryViewArray, Binary),
-        (DataType::Decimal32(..), _) => decimal!(Decimal32Array, |v: i32| i256::from_i128(v.into())),
-        (DataType::Decimal64(..), _) => decimal!(Decimal64Array, |v: i64| i256::from_i128(v.into())),
-        (DataType::Decimal128(..), _) => decimal!(Decimal128Array, i256::from_i128),
-        (DataType::Decimal256(..), _) => decimal!(Decimal256Array, |v: i256| v),
+        (DataType::Utf8, _) => Value::Utf8(array.as_string::<i32>().value(at).into()),
+        (DataType::LargeUtf8, _) => Value::Utf8(array.as_string::<i64>().value(at).into()),
+        (DataType::Utf8View, _) => Value::Utf8(array.as_string_view().value(at).into()),
+        (DataType::Binary, _) => Value::Binary(array.as_binary::<i32>().value(at).into()),
+        (DataType::LargeBinary, _) => Value::Binary(array.as_binary::<i64>().value(at).into()),
+        (DataType::BinaryView, _) => Value::Binary(array.as_binary_view().value(at).into()),
+        (DataType::Decimal32(..), _) => decimal!(Decimal32Type),
+        (DataType::Decimal64(..), _) => decimal!(Decimal64Type),
+        (DataType::Decimal128(..), _) => decimal!(Decimal128Type),
+        (DataType::Decimal256(..), _) => Value::Decimal(array.as_primitive::<Decimal256Type>().value(at)),
         (DataType::Dictionary(..), _) => {
             // All keys of a dictionary are normalized at once.
             let row = array.slice(at, 1);

@@ -109,7 +109,7 @@ impl Plan {
     }
 
     /// Whether statistics of zones may save reading some of several splits.
-    pub(super) fn has_many_splits(&self) -> bool {
+    pub(super) fn has_several_splits(&self) -> bool {
         self.file.row_count() > self.split_step && !self.picks_rows()
     }
 

@@ -65,7 +65,7 @@ impl ZoneMaps {
         let bounded = plan.wanted_columns().filter(|(column, measures)| {
             measures.is_of_extremes() && column.zones().is_some_and(|zones| zones.has_bounds())
         });
-        let bounded = bounded.map(|(column, _)| column).filter(|_| plan.has_many_splits());
+        let bounded = bounded.map(|(column, _)| column).filter(|_| plan.has_several_splits());
         self.load_columns(plan, plan.filter_columns.values().chain(best_first).chain(bounded)).await?;
         self.best_first = best_first.and_then(|column| self.maps.get(&column.path).cloned());
         Ok(())
@@ -89,38 +89,12 @@ impl ZoneMaps {
                 }
             }
         }
-        if !unknown.is_empty() {
-            let mut have = SegmentSet::new(&footer.table);
-            // Statistics are optional: a table that cannot be read prunes nothing.
-            let ignore = |column: &Column, error: &Error| {
-                tracing::debug!(column = %column.path, %error, "zone map ignored");
-            };
-            fetch(plan, Urgency::ZONE_MAPS, &mut have, |have, want| {
-                unknown.retain(|(column, zones)| {
-                    let mut segments = Vec::new();
-                    let known = zones
-                        .request(have, &mut segments)
-                        .and_then(|()| segments.iter().try_for_each(|id| footer.segment(*id).map(drop)));
-                    want.extend(segments);
-                    known.inspect_err(|error| ignore(column, error)).is_ok()
-                });
-                Ok(())
-            })
-            .await?;
-            let (start, verifies) = (Instant::now(), footer.verifies_checksums());
-            for (column, zones) in unknown {
-                match zones.read(&have) {
-                    Ok(map) => {
-                        let map = Arc::new(map);
-                        footer.zone_maps.keep(&column.path, &map);
-                        self.maps.insert(column.path.clone(), map);
-                    }
-                    // Those who have checksums verified want to know.
-                    Err(error) if verifies && matches!(error.root(), Error::Corrupt(_)) => return Err(error),
-                    Err(error) => ignore(column, &error),
-                }
-            }
-            plan.metrics.filter_nanos.add_since(start);
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        for (path, map) in read_tables(plan, unknown).await? {
+            footer.zone_maps.keep(&path, &map);
+            self.maps.insert(path, map);
         }
         Ok(())
     }
@@ -131,7 +105,7 @@ impl ZoneMaps {
         let some_match = |verdict: &Option<(RowBlocks, pruning::Verdict)>| {
             verdict.as_ref().is_some_and(|(_, verdict)| verdict.all.count_set_bits() > 0)
         };
-        plan.has_many_splits() && self.verdicts.iter().all(some_match)
+        plan.has_several_splits() && self.verdicts.iter().all(some_match)
     }
 
     /// The zone map of a column of the file.
@@ -317,6 +291,45 @@ fn first_possible(verdicts: &[Option<(RowBlocks, pruning::Verdict)>], rows: &Ran
             return row;
         }
     }
+}
+
+/// Reads the zone tables of columns all at once. Statistics are optional, so a table that cannot be read is left out: it
+/// prunes nothing.
+///
+/// # Errors
+/// If storage fails, or if a table is corrupt and checksums are verified: whoever asks for that wants to know.
+async fn read_tables(
+    plan: &Plan,
+    mut columns: Vec<(&Column, &Zones)>,
+) -> Result<Vec<(FieldPath, Arc<ZoneMap>)>> {
+    let footer = plan.file.footer();
+    let mut have = SegmentSet::new(&footer.table);
+    let ignore = |column: &Column, error: &Error| {
+        tracing::debug!(column = %column.path, %error, "zone map ignored");
+    };
+    fetch(plan, Urgency::ZONE_MAPS, &mut have, |have, want| {
+        columns.retain(|(column, zones)| {
+            let mut segments = Vec::new();
+            let known = zones
+                .request(have, &mut segments)
+                .and_then(|()| segments.iter().try_for_each(|id| footer.segment(*id).map(drop)));
+            want.extend(segments);
+            known.inspect_err(|error| ignore(column, error)).is_ok()
+        });
+        Ok(())
+    })
+    .await?;
+    let (start, verifies) = (Instant::now(), footer.verifies_checksums());
+    let mut maps = Vec::with_capacity(columns.len());
+    for (column, zones) in columns {
+        match zones.read(&have) {
+            Ok(map) => maps.push((column.path.clone(), Arc::new(map))),
+            Err(error) if verifies && matches!(error.root(), Error::Corrupt(_)) => return Err(error),
+            Err(error) => ignore(column, &error),
+        }
+    }
+    plan.metrics.filter_nanos.add_since(start);
+    Ok(maps)
 }
 
 #[cfg(test)]

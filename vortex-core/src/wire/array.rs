@@ -78,7 +78,7 @@ impl ArrayTree {
                     descriptor.alignment_exponent()
                 )));
             }
-            // Both are small enough for the sum not to overflow a 64-bit usize.
+            // Both are small enough for the sum not to overflow.
             let start = at + usize::from(descriptor.padding());
             let end = start + descriptor.length() as usize;
             if end > tree_start {
@@ -91,6 +91,16 @@ impl ArrayTree {
         let node = root.root().ok_or_else(|| Error::corrupt("array tree without root"))?;
         let mut root = RawNode::read(node, limits.max_depth, &mut most_nodes(&tree, limits))?;
         root.number(&mut 0);
+        // Writers give each node buffers of its own. Where nodes share some, each of them may read them all, which takes
+        // as long as if they did not.
+        let (read, held) =
+            (root.read_bytes(&buffers), buffers.iter().map(|buffer| buffer.len() as u64).sum());
+        if read.saturating_sub(held) > limits.max_decoded_bytes {
+            return Err(Error::limit(format!(
+                "the nodes of an array tree refer to {read} bytes, which are only {held}: the others exceed \
+                 `max_decoded_bytes`"
+            )));
+        }
         Ok(Self { root, buffers })
     }
 }
@@ -142,6 +152,13 @@ impl RawNode {
         })
     }
 
+    /// Bytes of the buffers that a node and its descendants refer to, counted each time.
+    fn read_bytes(&self, buffers: &[Range<usize>]) -> u64 {
+        let own = self.buffers.iter().filter_map(|at| Some(buffers.get(usize::from(*at))?.len() as u64));
+        let children = self.children.iter().map(|child| child.read_bytes(buffers));
+        own.chain(children).fold(0, u64::saturating_add)
+    }
+
     /// Numbers a node and its descendants.
     pub(crate) fn number(&mut self, next: &mut u32) {
         self.number = *next;
@@ -167,6 +184,30 @@ mod tests {
         let root = fb::Array::create(&mut b, &fb::ArrayArgs { root: Some(node), ..Default::default() });
         b.finish_minimal(root);
         b.finished_data().to_vec()
+    }
+
+    /// A tree of two buffers, and `times` nodes that refer to both of them.
+    fn of_shared_buffers(times: usize) -> Vec<u8> {
+        let mut b = FlatBufferBuilder::new();
+        let buffers = [fb::Buffer::new(0, 0, fb::Compression::None, 1000); 2];
+        let buffers = Some(b.create_vector(&buffers));
+        let places = Some(b.create_vector(&[0u16, 1]));
+        let node =
+            fb::ArrayNode::create(&mut b, &fb::ArrayNodeArgs { buffers: places, ..Default::default() });
+        let children = Some(b.create_vector(&vec![node; times]));
+        let root = fb::ArrayNode::create(&mut b, &fb::ArrayNodeArgs { children, ..Default::default() });
+        let root = fb::Array::create(&mut b, &fb::ArrayArgs { root: Some(root), buffers });
+        b.finish_minimal(root);
+        b.finished_data().to_vec()
+    }
+
+    #[test]
+    fn bytes_that_many_nodes_share_count_for_each() {
+        let limits = Limits::new().with_max_decoded_bytes(4000);
+        let parse = |times| ArrayTree::parse_tree(&of_shared_buffers(times), 2000, &limits);
+        assert_eq!(parse(3).unwrap().buffers, [0..1000, 1000..2000]);
+        let error = parse(4).unwrap_err();
+        assert!(matches!(error.root(), Error::LimitExceeded(_)), "{error}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::i256;
 use half::f16;
 use prost::Message as _;
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
 use super::dtype::dtype_from_proto;
 use super::dtype::proto::{ListValue, Scalar as ProtoScalar, ScalarValue, UnionValue, scalar_value::Kind};
@@ -13,16 +14,21 @@ use crate::limits::Limits;
 use crate::scalar::{Scalar, Value};
 use crate::{Error, Result};
 
+/// Messages within each other of which the parser of protobuf refuses more.
+const MAX_PARSED_DEPTH: u32 = 100;
+
 /// Parses a serialized scalar value, whose bytes do not include the dtype.
 ///
 /// Lenient as the format requires: both integer kinds are accepted for either signedness if the value
 /// fits, strings and byte strings are interchangeable, and an unsigned integer may contain the bits of an
 /// `f16` (as written by releases before 0.44).
 pub(crate) fn scalar_from_bytes(bytes: &[u8], dtype: &DType, limits: &Limits) -> Result<Scalar> {
-    let value = proto_value(bytes)?;
-    if node_count(&value) > limits.max_nodes as usize {
+    let mut values_left = limits.max_nodes;
+    // Memory is taken for values only once it is known that they are not too many.
+    if Part::Value.count(bytes, &mut values_left, 0).is_none() && values_left == 0 {
         return Err(Error::limit(format!("a scalar has more than {} values", limits.max_nodes)));
     }
+    let value = proto_value(bytes)?;
     let value = read(&value, dtype, limits.max_depth, limits)?;
     Scalar::try_new(dtype.clone(), value).map_err(Error::in_file)
 }
@@ -32,13 +38,53 @@ fn proto_value(bytes: &[u8]) -> Result<ScalarValue> {
     ScalarValue::decode(bytes).map_err(|error| Error::corrupt(format!("scalar value: {error}")))
 }
 
-/// Number of values in a value; as deep as the parser of protobuf allows.
-fn node_count(value: &ScalarValue) -> usize {
-    match &value.kind {
-        Some(Kind::ListValue(list)) => list.values.iter().fold(1, |sum, value| sum + node_count(value)),
-        Some(Kind::UnionValue(union)) => 1 + union.value.as_deref().map_or(0, node_count),
-        Some(Kind::VariantValue(inner)) => 1 + inner.value.as_ref().map_or(0, node_count),
-        _ => 1,
+/// A message that contains values, directly or within others.
+#[derive(Clone, Copy)]
+enum Part {
+    Value,
+    List,
+    Union,
+    Variant,
+}
+
+impl Part {
+    /// Counts down the values in a message without taking memory for any; `None` if there are more than are left, or
+    /// from where the bytes are no such message.
+    fn count(self, mut bytes: &[u8], values_left: &mut u32, depth: u32) -> Option<()> {
+        if depth == MAX_PARSED_DEPTH {
+            return Some(());
+        }
+        if let Part::Value = self {
+            *values_left = values_left.checked_sub(1)?;
+        }
+        while !bytes.is_empty() {
+            let (tag, wire_type) = decode_key(&mut bytes).ok()?;
+            if wire_type != WireType::LengthDelimited {
+                skip_field(wire_type, tag, &mut bytes, DecodeContext::default()).ok()?;
+                continue;
+            }
+            let len = usize::try_from(decode_varint(&mut bytes).ok()?).ok()?;
+            let inner;
+            (inner, bytes) = bytes.split_at_checked(len)?;
+            match (self, tag) {
+                (Part::Value, 9) => Part::List.count(inner, values_left, depth + 1)?,
+                (Part::Value, 11) => Part::Variant.count(inner, values_left, depth + 1)?,
+                (Part::Value, 12) => Part::Union.count(inner, values_left, depth + 1)?,
+                (Part::List, 1) | (Part::Union | Part::Variant, 2) => {
+                    Part::Value.count(inner, values_left, depth + 1)?;
+                }
+                // A type, of which no part has fewer bytes than an empty message.
+                (Part::Variant, 1) => {
+                    let Some(left) = values_left.checked_sub(u32::try_from(len / 2).ok()?) else {
+                        *values_left = 0;
+                        return None;
+                    };
+                    *values_left = left;
+                }
+                _ => {}
+            }
+        }
+        Some(())
     }
 }
 
@@ -186,6 +232,38 @@ mod tests {
         assert_eq!(parse(&bytes, list.clone()).unwrap(), value);
         let limits = Limits::new().with_max_nodes(9);
         assert!(scalar_from_bytes(&bytes, &list, &limits).is_err(), "the list itself is one more");
+    }
+
+    #[test]
+    fn values_are_counted_before_any_is_kept() {
+        // An empty value in a list takes two bytes; the last one is not one.
+        let (mut values, none) = ([0x0a, 0].repeat(100_000), [0x0a, 0xff]);
+        values.extend(none);
+        let mut list = vec![0x4a];
+        prost::encoding::encode_varint(values.len() as u64, &mut list);
+        list.extend(values);
+        let mut left = 1 << 20;
+        assert!(Part::Value.count(&list, &mut left, 0).is_none());
+        assert_eq!(left, (1 << 20) - 100_001, "as many as the parser keeps before it fails");
+        let error = scalar_from_bytes(&list, &DType::Bool(true), &Limits::new().with_max_nodes(100_000));
+        assert!(matches!(error.unwrap_err(), Error::LimitExceeded(_)));
+        let error = scalar_from_bytes(&list, &DType::Bool(true), &Limits::new().with_max_nodes(100_002));
+        assert!(matches!(error.unwrap_err(), Error::Corrupt(_)));
+    }
+
+    #[test]
+    fn parts_of_types_count_as_values() {
+        // A value of a variant whose type is a struct with many empty names.
+        let names = [0x0a, 0].repeat(100);
+        let mut bytes = vec![0x42, names.len() as u8 | 0x80, 1];
+        bytes.extend(names);
+        let (mut variant, mut value) = (vec![0x0a, bytes.len() as u8 | 0x80, 1], vec![0x5a]);
+        variant.extend(bytes);
+        prost::encoding::encode_varint(variant.len() as u64, &mut value);
+        value.extend(variant);
+        let count = |mut left: u32| Part::Value.count(&value, &mut left, 0).map(|()| left);
+        assert_eq!(count(200), Some(200 - 1 - 101));
+        assert_eq!(count(100), None);
     }
 
     #[test]

@@ -25,8 +25,6 @@ const MAX_ROWS: usize = 64 << 10;
 const MAX_BYTES: u64 = 8 << 20;
 /// Text of views, per column, that need not be checked for bytes in common.
 const FEW_BYTES: usize = 2 << 20;
-/// Maximum length of a text or byte string.
-const MAX_VALUE_BYTES: i64 = i32::MAX as i64;
 /// Maximum number of bytes that a row may expand to: what readers with default limits decode at a time, but for a
 /// mebibyte of what belongs to its values.
 pub(crate) const MAX_ROW_BYTES: u64 = (2 << 30) - (1 << 20);
@@ -243,10 +241,10 @@ pub(super) fn entries(maps: &MapArray) -> StructArray {
     maps.entries().slice(first, maps.value_offsets()[maps.len()].as_usize() - first)
 }
 
-/// Rejects values that no reader could represent.
+/// Rejects values that readers refuse by default.
 ///
 /// # Errors
-/// If a text or byte string has 2 GiB or more.
+/// If a text or byte string has about 2 GiB or more.
 pub(super) fn check_lengths(array: &dyn Array) -> Result<()> {
     match array.data_type() {
         DataType::LargeUtf8 => check_offsets(array.as_string::<i64>().value_offsets()),
@@ -299,12 +297,12 @@ fn check_rows_from(array: &dyn Array, row: usize) -> Result<()> {
 }
 
 fn check_offsets(offsets: &[i64]) -> Result<()> {
-    if offsets.last().zip(offsets.first()).is_none_or(|(last, first)| last - first <= MAX_VALUE_BYTES) {
+    if offsets.last().zip(offsets.first()).is_none_or(|(last, first)| last - first <= MAX_ROW_BYTES as i64) {
         return Ok(());
     }
     let longest = offsets.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
-    if longest > MAX_VALUE_BYTES {
-        return Err(Error::limit(format!("a value of {longest} bytes, {MAX_VALUE_BYTES} allowed")));
+    if longest > MAX_ROW_BYTES as i64 {
+        return Err(Error::limit(format!("a value of {longest} bytes, {MAX_ROW_BYTES} allowed")));
     }
     Ok(())
 }

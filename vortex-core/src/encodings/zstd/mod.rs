@@ -227,7 +227,7 @@ impl ZstdArray {
             DType::Primitive(ptype, _) => Some(ptype.byte_width()),
             other => bytes::is_text(other).map(|_| None)?,
         };
-        let metadata = node.message::<Metadata>()?;
+        let metadata = node.message_of_parts::<Metadata>()?;
         let first = usize::from(metadata.dictionary_size > 0);
         node.expect_buffers(first + metadata.frames.len())?;
         let rows = ValidRows::new(node.validity_child(0)?, node.len());
@@ -297,7 +297,11 @@ impl ZstdArray {
     /// Runs `run` with a context that knows the dictionary.
     fn with_context<R>(&self, run: impl FnOnce(&mut Decompressor<'_>) -> Result<R>) -> Result<R> {
         match self.stored.dictionary.as_deref() {
-            Some(dictionary) => run(&mut Decompressor::with_dictionary(dictionary).map_err(broken)?),
+            Some(dictionary) => {
+                // The context copies it.
+                self.limits.decoded_bytes(dictionary.len(), 1)?;
+                run(&mut Decompressor::with_dictionary(dictionary).map_err(broken)?)
+            }
             None => without_dictionary(run),
         }
     }
