@@ -29,8 +29,8 @@
 //! A message contains DataFusion's own description of the file scan, the filters and the order that the scan
 //! has been offered, and the options. Caches and object stores are those of the session that runs the plan. The
 //! files must be those that were planned, not copies: they are read by their e-tags and versions. Plans of
-//! tables over open files ([`VortexTable`](crate::VortexTable)), of selected rows, whose scans compute with the result
-//! of a subquery, and of tables with an expression adapter of their own cannot be serialized.
+//! tables over open files ([`VortexTable`](crate::VortexTable)), whose scans compute with the result of a subquery, and
+//! of tables with an expression adapter of their own cannot be serialized.
 //!
 //! Serialize plans before they run: afterwards, operators such as `SortExec` state in their message which rows they have
 //! ruled out. If partitions of a plan run in different processes, set
@@ -78,7 +78,7 @@ use crate::sink::VortexSink;
 use crate::source::VortexSource;
 
 /// The first bytes of every message; the last of them is the version.
-const MAGIC: &[u8] = b"vortex-datafusion\x02";
+const MAGIC: &[u8] = b"vortex-datafusion\x03";
 
 /// Encodes and decodes plan nodes over Vortex files; returns an error for all others.
 #[derive(Debug, Clone, Copy, Default)]
@@ -111,9 +111,9 @@ struct Scan {
     best_first: Option<SortKey>,
     #[prost(uint64, optional, tag = "8")]
     best_rows: Option<u64>,
-    /// One for each file in `base`, which identifies them only by size and time.
+    /// What `base` lacks of each of its files.
     #[prost(message, repeated, tag = "9")]
-    versions: Vec<Version>,
+    files: Vec<File>,
     /// The functions whose states the scan returns instead of rows; `base` then projects all columns.
     #[prost(message, repeated, tag = "10")]
     functions: Vec<Aggregate>,
@@ -131,12 +131,25 @@ struct Aggregate {
     arguments: Vec<protobuf::PhysicalExprNode>,
 }
 
+/// A file, which DataFusion identifies only by its size and time.
 #[derive(Clone, PartialEq, prost::Message)]
-struct Version {
+struct File {
     #[prost(string, optional, tag = "1")]
     e_tag: Option<String>,
     #[prost(string, optional, tag = "2")]
     version: Option<String>,
+    #[prost(message, optional, tag = "3")]
+    selection: Option<Selection>,
+}
+
+/// A [`RowSelection`].
+#[derive(Clone, PartialEq, prost::Message)]
+struct Selection {
+    #[prost(uint64, repeated, tag = "1")]
+    rows: Vec<u64>,
+    /// Whether these rows are skipped, instead of all others.
+    #[prost(bool, tag = "2")]
+    except: bool,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -215,7 +228,7 @@ impl VortexCodec {
         if config.expr_adapter_factory.is_some() {
             return not_impl_err!("the expression adapter of a scan cannot be serialized");
         }
-        let mut versions = Vec::new();
+        let mut files = Vec::new();
         for file in config.file_groups.iter().flat_map(FileGroup::iter) {
             let location = &file.object_meta.location;
             if file.extension::<VortexFile>().is_some() {
@@ -223,11 +236,15 @@ impl VortexCodec {
                     "{location} is an open file of this process, which other processes cannot read"
                 );
             }
-            if file.extension::<RowSelection>().is_some() {
-                return not_impl_err!("plans that read selected rows of {location} cannot be serialized");
-            }
-            let (e_tag, version) = (file.object_meta.e_tag.clone(), file.object_meta.version.clone());
-            versions.push(Version { e_tag, version });
+            let selection = file.extension::<RowSelection>();
+            files.push(File {
+                e_tag: file.object_meta.e_tag.clone(),
+                version: file.object_meta.version.clone(),
+                selection: selection.map(|selection| Selection {
+                    rows: selection.rows().to_vec(),
+                    except: !selection.are_read(),
+                }),
+            });
         }
         let encode = |exprs: &[Arc<dyn PhysicalExpr>]| {
             if exprs.iter().any(reads_subquery) {
@@ -265,7 +282,7 @@ impl VortexCodec {
                 .map(|best| self.best_first(best, converter))
                 .transpose()?,
             best_rows: source.best_first.as_ref().and_then(|best| best.rows).map(|rows| rows as u64),
-            versions,
+            files,
             functions,
         })
     }
@@ -328,11 +345,17 @@ impl Decoding<'_> {
         source.best_first = self.best_first(scan, &table)?;
         let context = PhysicalPlanDecodeContext::new(self.task, self.codec);
         let mut config = parse_protobuf_file_scan_config(base, &context, self.converter, Arc::new(source))?;
-        let mut versions = scan.versions.iter();
+        let mut files = scan.files.iter();
         for group in &mut config.file_groups {
-            for (at, found) in versions.by_ref().take(group.len()).enumerate() {
+            for (at, found) in files.by_ref().take(group.len()).enumerate() {
                 let meta = &mut group[at].object_meta;
                 (meta.e_tag, meta.version) = (found.e_tag.clone(), found.version.clone());
+                if let Some(Selection { rows, except }) = &found.selection {
+                    let rows = rows.as_slice();
+                    let selection =
+                        if *except { RowSelection::except(rows) } else { RowSelection::only(rows) };
+                    group[at] = group[at].clone().with_extension(selection);
+                }
             }
         }
         let limit = scan.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));

@@ -1,7 +1,7 @@
 //! The file format: schema and statistics of files, and the plans that read and write them.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
@@ -232,7 +232,11 @@ impl FileFormat for VortexFormat {
         if config.file_groups.is_empty() {
             config.file_groups.push(FileGroup::default());
         }
-        let config = orders::as_kept(as_stated(config), has_rules(state));
+        let has_rules = has_rules(state);
+        if !has_rules {
+            tell_of_missing_rules();
+        }
+        let config = orders::as_kept(as_stated(config), has_rules);
         Ok(DataSourceExec::from_data_source(config))
     }
 
@@ -260,7 +264,7 @@ impl FileFormat for VortexFormat {
         {
             return plan_err!(
                 "PARTITIONED BY names all columns, which leaves none for the files: select another one, or SET \
-                 datafusion.execution.keep_partition_by_columns = true"
+                 datafusion.execution.keep_partition_by_columns = true, which repeats them in the files"
             );
         }
         let sink = VortexSink::new(config, self.options(state)?, order.as_ref());
@@ -273,6 +277,17 @@ impl FileFormat for VortexFormat {
         let options = self.table.over(base).unwrap_or_default();
         Arc::new(VortexSource::new(table_schema).with_options(options))
     }
+}
+
+/// Warns once per process: tables work without the optimizer rules, but not all queries.
+fn tell_of_missing_rules() {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        tracing::warn!(
+            "a session scans Vortex files without the optimizer rules of vortex-datafusion: some of its queries may return \
+             wrong rows; `register` and `with_vortex` add the rules, and later changes of the rules remove them"
+        );
+    });
 }
 
 /// Refuses rows for a table over a pattern that the names of their files would not match.

@@ -119,6 +119,9 @@ pub use size::parse_size;
 pub use source::VortexSource;
 pub use statistics::statistics;
 #[cfg(feature = "session")]
+#[doc(hidden)]
+pub use tables::local_path;
+#[cfg(feature = "session")]
 pub use tables::{
     VortexContextExt, VortexDataFrameExt, VortexReadOptions, enable_url_tables, listing_url, output_url,
 };

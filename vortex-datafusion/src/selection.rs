@@ -38,6 +38,16 @@ impl RowSelection {
         Self { rows: rows.into(), are_read: false }
     }
 
+    /// The rows that are read or skipped.
+    pub fn rows(&self) -> &[u64] {
+        &self.rows
+    }
+
+    /// Whether these are the rows that are read; otherwise, they are skipped.
+    pub fn are_read(&self) -> bool {
+        self.are_read
+    }
+
     /// Restricts a scan to these rows.
     pub(crate) fn apply(&self, scan: ScanBuilder) -> ScanBuilder {
         let rows = Arc::clone(&self.rows);

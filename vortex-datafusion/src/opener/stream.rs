@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::{DataFusionError, Result};
 use datafusion_physical_expr::PhysicalExpr;
@@ -43,7 +44,7 @@ impl Projector {
                 return Ok(column);
             }
             // A literal that simplification left in another representation.
-            Ok(arrow::compute::cast(&column, data_type)?)
+            Ok(cast_with_options(&column, data_type, &CastOptions { safe: false, ..Default::default() })?)
         };
         let outputs = self.outputs.iter().zip(self.schema.fields());
         let columns = outputs

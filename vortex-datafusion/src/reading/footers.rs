@@ -1,8 +1,11 @@
 //! The cache of footers between queries, which is DataFusion's cache of file metadata.
 //!
 //! An entry is valid for one version of an object in one store, identified by its size, modification time and, if the
-//! store provides one, e-tag, and for the limits that it was opened with: sessions of one `RuntimeEnv` should have the
-//! same. The size of an entry is that of the parsed footer, not of its bytes in the file.
+//! store provides one, e-tag, and for the limits that it was opened with. The size of an entry is that of the parsed footer, not of its bytes in the file.
+//!
+//! DataFusion keeps entries by path, whatever the store. If several stores have an object of one path, as those of several
+//! customers may, the first one has the entry of that path, and each of the others an entry that is named after its
+//! store.
 
 use std::any::Any;
 use std::fmt;
@@ -13,7 +16,6 @@ use datafusion_common::HashMap;
 use datafusion_execution::cache::cache_manager::{CachedFileMetadataEntry, FileMetadata, FileMetadataCache};
 use datafusion_execution::runtime_env::RuntimeEnv;
 use object_store::ObjectMeta;
-#[cfg(feature = "session")]
 use object_store::path::Path;
 use vortex_core::Limits;
 use vortex_core::file::{Footer, OpenOptions};
@@ -40,19 +42,18 @@ impl FooterCache {
     /// Whether the footer of any version of this object is cached.
     #[cfg(feature = "session")]
     pub(crate) fn has_any(&self, store: StoreId, location: &Path) -> bool {
-        self.cache.get(location).is_some_and(|entry| self.known(store, &entry).is_some())
+        self.entry(store, location).is_some()
     }
 
     /// Whether the footer of exactly this version is cached.
     #[cfg(feature = "session")]
     pub(crate) fn has(&self, store: StoreId, meta: &ObjectMeta) -> bool {
-        let entry = self.cache.get(&meta.location);
-        entry.is_some_and(|entry| same_version(&entry.meta, meta) && self.known(store, &entry).is_some())
+        self.entry(store, &meta.location).is_some_and(|entry| same_version(&entry.meta, meta))
     }
 
     /// The footer of exactly this version. With `verify`, it must verify the checksums that it has.
     pub(crate) fn get(&self, store: StoreId, meta: &ObjectMeta, verify: bool) -> Option<Arc<Footer>> {
-        let entry = self.cache.get(&meta.location)?;
+        let entry = self.entry(store, &meta.location)?;
         let known = self.known(store, &entry)?;
         let footer = same_version(&entry.meta, meta).then(|| known.footer()).flatten()?;
         let verifies = verify && footer.has_checksums();
@@ -72,7 +73,22 @@ impl FooterCache {
             _ => Form::Parsed(footer),
         };
         let footer = CachedFooter { store, limits: self.limits, form };
-        self.cache.put(&meta.location, CachedFileMetadataEntry::new(meta.clone(), Arc::new(footer)));
+        let is_taken =
+            self.cache.get(&meta.location).is_some_and(|entry| self.known(store, &entry).is_none());
+        let place = if is_taken { self.own_place(store, &meta.location) } else { meta.location.clone() };
+        self.cache.put(&place, CachedFileMetadataEntry::new(meta.clone(), Arc::new(footer)));
+    }
+
+    /// What is cached of an object, in whichever version.
+    fn entry(&self, store: StoreId, location: &Path) -> Option<CachedFileMetadataEntry> {
+        let is_known = |entry: &CachedFileMetadataEntry| self.known(store, entry).is_some();
+        let own = || self.cache.get(&self.own_place(store, location));
+        self.cache.get(location).filter(is_known).or_else(own).filter(is_known)
+    }
+
+    /// The place of an object whose path is that of an entry of another store, or with other limits.
+    fn own_place(&self, store: StoreId, location: &Path) -> Path {
+        Path::from(format!("{store} {:?}/{location}", self.limits))
     }
 
     /// What is cached of an object, if it is in this store and was opened with the same limits.

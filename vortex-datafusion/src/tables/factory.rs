@@ -20,9 +20,10 @@ use datafusion_catalog::TableProviderFactory;
 use datafusion_common::{Result, plan_datafusion_err, plan_err};
 use datafusion_expr::CreateExternalTable;
 use datafusion_session::{Session, TableProvider};
+use futures::TryStreamExt as _;
 
 use super::one_file::{Found, OneFile};
-use super::places::{check_place, listing_url};
+use super::places::{check_place, if_folder, listing_url};
 use crate::convert::schema::merge;
 use crate::format::EXTENSION;
 
@@ -46,15 +47,18 @@ impl TableProviderFactory for VortexTableFactory {
                 table.name
             );
         }
-        let urls = table.locations.iter().map(|location| files_at(location));
-        listed_table(session, table, urls.collect::<Result<_>>()?).await
+        let mut urls = Vec::with_capacity(table.locations.len());
+        for location in &table.locations {
+            urls.push(files_at(session, location).await?);
+        }
+        listed_table(session, table, urls).await
     }
 }
 
 /// The Vortex files at a place. Of a folder, not those that are hidden: whose names begin with `.` or `_`, as in Hive and
 /// Spark.
-fn files_at(place: &str) -> Result<ListingTableUrl> {
-    let url = listing_url(place)?;
+async fn files_at(session: &dyn Session, place: &str) -> Result<ListingTableUrl> {
+    let url = if_folder(listing_url(place)?, session).await?;
     // Names of folders like `_key=value` are not compared with it.
     match url.is_collection() && url.get_glob().is_none() {
         true => url.with_glob(IN_FOLDER),
@@ -111,10 +115,13 @@ async fn listed_table(
     let options = ListingOptions::new(format)
         .with_file_extension(extension)
         .with_file_sort_order(table.order_exprs.clone());
-    let partitions = partitions_of(session, table, &urls[0], &options).await?;
+    let partitions = partitions_of(session, table, &urls, &options).await?;
     let options = options.with_table_partition_cols(partitions);
     for url in &urls {
         options.validate_partitions(session, url).await?;
+    }
+    if !options.table_partition_cols.is_empty() {
+        check_folders(session, &urls, &options).await?;
     }
     let schema = match &found {
         Some(found) => found.schema(session, options.format.as_ref(), &urls[0]).await?,
@@ -140,21 +147,22 @@ async fn listed_table(
     })
 }
 
+/// Whether columns of the files are declared: partition columns with a type are among those that a statement declares.
 fn declares_columns(table: &CreateExternalTable) -> bool {
-    !table.schema.fields().is_empty()
+    table.schema.fields().iter().any(|field| !table.table_partition_cols.contains(field.name()))
 }
 
 /// The partition columns: those that are declared or, if no columns are, those that the names of folders state.
 async fn partitions_of(
     session: &dyn Session,
     table: &CreateExternalTable,
-    url: &ListingTableUrl,
+    urls: &[ListingTableUrl],
     options: &ListingOptions,
 ) -> Result<Vec<(String, DataType)>> {
     let mut names = table.table_partition_cols.clone();
     let infers = session.config_options().execution.listing_table_factory_infer_partitions;
-    if names.is_empty() && !declares_columns(table) && infers && url.is_collection() {
-        names = options.infer_partitions(session, url).await?;
+    if names.is_empty() && !declares_columns(table) && infers {
+        names = inferred_partitions(session, urls, options).await?;
     }
     let declared = table.schema.inner();
     let column_type = |name: String| match declared.field_with_name(&name) {
@@ -167,6 +175,54 @@ async fn partitions_of(
     names.into_iter().map(column_type).collect()
 }
 
+/// The partition columns that the names of folders state, which must be the same at each place: DataFusion leaves out
+/// files whose paths lack some of the columns of a table.
+async fn inferred_partitions(
+    session: &dyn Session,
+    urls: &[ListingTableUrl],
+    options: &ListingOptions,
+) -> Result<Vec<String>> {
+    let mut first: Option<(&ListingTableUrl, Vec<String>)> = None;
+    for url in urls {
+        let names = match url.is_collection() {
+            true => options.infer_partitions(session, url).await?,
+            false => Vec::new(),
+        };
+        match &first {
+            None => first = Some((url, names)),
+            Some((_, same)) if *same == names => {}
+            Some((other, others)) => {
+                return plan_err!(
+                    "the folders of {other} name the columns {others:?}, those of {url} {names:?}; create a table for \
+                     each, and a view of both"
+                );
+            }
+        }
+    }
+    Ok(first.map(|(_, names)| names).unwrap_or_default())
+}
+
+/// Refuses places of which all files are in folders without names of columns: DataFusion leaves them out, so that the
+/// table would be empty.
+async fn check_folders(
+    session: &dyn Session,
+    urls: &[ListingTableUrl],
+    options: &ListingOptions,
+) -> Result<()> {
+    for url in urls {
+        if !options.infer_partitions(session, url).await?.is_empty() {
+            continue;
+        }
+        let store = session.runtime_env().object_store(url)?;
+        let mut files = url.list_all_files(session, store.as_ref(), &options.file_extension).await?;
+        if let Some(file) = files.try_next().await? {
+            let column = &options.table_partition_cols[0].0;
+            return plan_err!("{url}: {} is not in a folder named {column}=…", file.location);
+        }
+    }
+    Ok(())
+}
+
 /// The columns that files contain: those that are declared, without partition columns, or else those of the files.
 async fn stored_schema(
     session: &dyn Session,
@@ -174,21 +230,29 @@ async fn stored_schema(
     urls: &[ListingTableUrl],
     options: &ListingOptions,
 ) -> Result<SchemaRef> {
+    let is_partition = |name: &str| options.table_partition_cols.iter().any(|(column, _)| column == name);
     if !declares_columns(table) {
         let mut schemas = Vec::with_capacity(urls.len());
         for url in urls {
             schemas.push((url.to_string(), options.infer_schema(session, url).await?));
         }
         return match schemas.as_slice() {
-            [(_, only)] => Ok(Arc::clone(only)),
-            _ => merge(&schemas).map(Arc::new),
+            [(_, only)] => without(only, is_partition),
+            _ => without(&Arc::new(merge(&schemas)?), is_partition),
         };
     }
-    let declared = table.schema.inner();
-    let is_partition = |name: &str| options.table_partition_cols.iter().any(|(column, _)| column == name);
-    let is_stored = |at: &usize| !is_partition(declared.field(*at).name());
-    let stored: Vec<usize> = (0..declared.fields().len()).filter(is_stored).collect();
-    Ok(Arc::new(declared.project(&stored)?))
+    without(table.schema.inner(), is_partition)
+}
+
+/// The fields without those that `leaves_out`: the names of folders give their columns, whether files contain them as
+/// well or not, as in Hive and Spark.
+pub(super) fn without(schema: &SchemaRef, leaves_out: impl Fn(&str) -> bool) -> Result<SchemaRef> {
+    let kept: Vec<usize> =
+        (0..schema.fields().len()).filter(|at| !leaves_out(schema.field(*at).name())).collect();
+    match kept.len() == schema.fields().len() {
+        true => Ok(Arc::clone(schema)),
+        false => Ok(Arc::new(schema.project(&kept)?)),
+    }
 }
 
 /// The type of partition columns that are not declared, as in DataFusion.

@@ -22,11 +22,13 @@ use datafusion_common::config::ConfigOptions;
 use datafusion_common::{Result, TableReference, plan_datafusion_err, plan_err};
 use datafusion_execution::runtime_env::RuntimeEnv;
 use datafusion_session::Session;
+use futures::StreamExt as _;
 use object_store::{ObjectStoreExt as _, ObjectStoreScheme};
 use url::{Position, Url};
 use vortex_core::Error;
 
 use crate::convert::datafusion_error;
+use crate::format::EXTENSION;
 
 /// The files at a place: a path or a URL, of a file or a folder, or a glob in either. A path that exists is no
 /// glob, whatever is in its name.
@@ -66,7 +68,7 @@ pub fn listing_url(place: &str) -> Result<ListingTableUrl> {
 fn existing(place: &str) -> Option<Url> {
     let path = match place.contains("://") {
         // Without a slash at its end, DataFusion takes the URL of a folder for that of a file.
-        true => Url::parse(place).ok()?.to_file_path().ok().filter(|path| path.is_dir())?,
+        true => local_path(&Url::parse(place).ok()?).filter(|path| path.is_dir())?,
         false => PathBuf::from(place),
     };
     if !path.exists() {
@@ -77,6 +79,30 @@ fn existing(place: &str) -> Option<Url> {
     let url = if is_folder { Url::from_directory_path(absolute) } else { Url::from_file_path(absolute) };
     // Parsing resolves `..`.
     Url::parse(url.ok()?.as_str()).ok()
+}
+
+/// The local path that a URL names. URLs of other stores have paths, too.
+pub fn local_path(url: &Url) -> Option<PathBuf> {
+    (url.scheme() == "file").then(|| url.to_file_path().ok())?
+}
+
+/// A place in a store, as a folder if it is one although its URL lacks the slash at its end: if there is no object of
+/// that name, but some below it. DataFusion would read these, but neither see columns in the names of folders nor leave
+/// out hidden files.
+pub(super) async fn if_folder(url: ListingTableUrl, session: &dyn Session) -> Result<ListingTableUrl> {
+    let is_vortex = url.prefix().extension() == Some(EXTENSION);
+    if is_vortex || url.is_collection() || matches!(url.scheme(), "file" | "http" | "https") {
+        return Ok(url);
+    }
+    // A store that is missing, or does not answer, is an error of whatever reads from it.
+    let Ok(store) = session.runtime_env().object_store(&url) else { return Ok(url) };
+    if !matches!(store.head(url.prefix()).await, Err(object_store::Error::NotFound { .. })) {
+        return Ok(url);
+    }
+    let Some(Ok(_)) = store.list(Some(url.prefix())).next().await else { return Ok(url) };
+    let mut folder: Url = url.get_url().clone();
+    folder.set_path(&format!("{}/", folder.path()));
+    Ok(ListingTableUrl::try_new(folder, None)?.with_table_ref(store_name(&url)))
 }
 
 /// The URL at which DataFusion writes to a local path that it would take for a glob or a URL; other places as they are.
@@ -134,7 +160,7 @@ fn check_pattern(url: &ListingTableUrl, options: &ConfigOptions) -> Result<()> {
 
 /// Refuses what is neither a file nor a folder: opening a pipe would wait for another process to write to it.
 fn check_kind(url: &ListingTableUrl) -> Result<()> {
-    if let Ok(path) = url.get_url().to_file_path()
+    if let Some(path) = local_path(url.get_url())
         && path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir())
     {
         return plan_err!("{}: is neither a file nor a folder", path.display());
@@ -144,7 +170,7 @@ fn check_kind(url: &ListingTableUrl) -> Result<()> {
 
 /// Refuses a Vortex file of no bytes: DataFusion takes it for a table without rows.
 fn check_size(url: &ListingTableUrl) -> Result<()> {
-    let Ok(path) = url.get_url().to_file_path() else { return Ok(()) };
+    let Some(path) = local_path(url.get_url()) else { return Ok(()) };
     if path.metadata().is_ok_and(|there| there.is_file() && there.len() == 0) {
         let error = Error::corrupt("0 bytes are too few for a Vortex file");
         return Err(datafusion_error(error.at(path.display().to_string())));
@@ -214,5 +240,16 @@ mod tests {
     fn a_pattern_that_is_none_is_an_error() {
         assert!(listing_url("s3://bucket/a[.vortex").is_err());
         assert!(listing_url("s3://bucket/***.vortex").is_err());
+    }
+
+    #[test]
+    fn a_url_of_another_store_is_no_local_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().display();
+        for store in ["memory://", "hdfs://localhost:8020"] {
+            assert_eq!(listing_url(&format!("{store}{path}")).unwrap().as_str(), format!("{store}{path}"));
+        }
+        let local = listing_url(&format!("file://{path}")).unwrap();
+        assert_eq!(local.as_str(), format!("file://{path}/"));
     }
 }

@@ -27,7 +27,8 @@ impl VortexReadOptions {
     }
 
     /// The columns of the table, including those that folders are named after. No file is opened to find them; columns
-    /// that a file lacks are null in its rows, and types that differ are cast.
+    /// that a file lacks are null in its rows, and types that differ are cast. A schema of only those that folders are
+    /// named after states their types; the others are found in the files.
     #[must_use]
     pub fn with_schema(mut self, schema: SchemaRef) -> Self {
         self.schema = Some(schema);

@@ -20,8 +20,9 @@ use futures::TryStreamExt as _;
 use object_store::ObjectMeta;
 use parking_lot::RwLock;
 
+use super::factory::without;
 use super::one_file::{Found, OneFile};
-use super::places::{check_place, listing_url};
+use super::places::{check_place, if_folder, listing_url};
 use crate::format::EXTENSION;
 use crate::functions::MetadataFunction;
 
@@ -91,6 +92,7 @@ async fn table_at(state: &SessionState, place: &str) -> Result<Option<Arc<dyn Ta
     if is_vortex && let Some(table) = found_file(state, &url).await? {
         return Ok(Some(Arc::new(table)));
     }
+    let url = if_folder(url, state).await?;
     check_place(&url, state, is_vortex).await?;
     let looks_like_path = place.contains(['/', '*', '?', '[']) || Path::new(place).exists();
     let options = match options_at(state, &url, place).await {
@@ -101,7 +103,11 @@ async fn table_at(state: &SessionState, place: &str) -> Result<Option<Arc<dyn Ta
         _ => return Ok(None),
     };
     let config = ListingTableConfig::new(url).with_listing_options(options);
-    let config = config.infer_partitions_from_path(state).await?.infer_schema(state).await?;
+    let mut config = config.infer_partitions_from_path(state).await?.infer_schema(state).await?;
+    if let (Some(schema), Some(options)) = (&config.file_schema, &config.options) {
+        let is_partition = |name: &str| options.table_partition_cols.iter().any(|(column, _)| column == name);
+        config.file_schema = Some(without(schema, is_partition)?);
+    }
     Ok(Some(Arc::new(ListingTable::try_new(config)?)))
 }
 

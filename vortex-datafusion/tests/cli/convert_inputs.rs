@@ -75,6 +75,28 @@ fn inputs_follow_each_other_as_given() {
 }
 
 #[test]
+fn the_first_rows_of_many_inputs_are_those_of_the_first_ones() {
+    let folder = TempDir::new().unwrap();
+    // Files of different columns are read by DataFusion, which would do with any files that have enough rows.
+    let inputs: Vec<String> = (0..40)
+        .rev()
+        .map(|at| {
+            let (source, file) = (path(&folder, "one.csv"), path(&folder, &format!("{at:02}.vortex")));
+            fs::write(&source, format!("x,c{at}\n{at},1\n{at},2\n")).unwrap();
+            ok(&["convert", &source, &file]);
+            file
+        })
+        .collect();
+    let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+    for _ in 0..5 {
+        let output =
+            ok(&[&["convert", "--to", "csv", "--columns", "x", "--limit", "3"], &inputs[..], &["-"]]
+                .concat());
+        assert_eq!(output, "x\n39\n39\n38\n");
+    }
+}
+
+#[test]
 fn columns_of_the_same_name_are_refused() {
     let folder = TempDir::new().unwrap();
     let fields = ["a", "b", "a"].map(|name| Field::new(name, DataType::Int64, false));

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
-use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilder};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr_adapter::DefaultPhysicalExprAdapterFactory;
 use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
@@ -11,7 +13,7 @@ use datafusion_proto::bytes::{
     physical_plan_from_bytes_with_extension_codec, physical_plan_to_bytes_with_extension_codec,
 };
 use vortex_core::io::{LocalFile, ReadAt};
-use vortex_datafusion::{VortexCodec, VortexSource, VortexTable};
+use vortex_datafusion::{RowSelection, VortexCodec, VortexSource, VortexTable};
 
 use crate::files::{create, file, folder_of, physical, run, session};
 
@@ -64,6 +66,26 @@ async fn partitioned_tables_come_back() {
     let sql = "SELECT day, sum(o_custkey) FROM t WHERE o_orderkey > 10 AND (day = '2' OR o_custkey < 9) GROUP BY 1 ORDER BY 1";
     let plan = physical(&context, sql).await;
     assert_eq!(answer(there_and_back(&plan)).await, answer(plan).await);
+}
+
+#[tokio::test]
+async fn selected_rows_come_back() {
+    let (path, context) = (file("tpch_orders"), session());
+    create(&context, "t", path.display()).await;
+    let plan = physical(&context, "SELECT o_orderkey FROM t").await;
+    for (selection, count) in [
+        (RowSelection::only([0, 7, 1499]), 3),
+        (RowSelection::except([0, 7]), 1498),
+        (RowSelection::only([]), 0),
+    ] {
+        let mut config = scan(&plan).clone();
+        let file = PartitionedFile::from(config.file_groups[0][0].object_meta.clone());
+        config.file_groups = vec![FileGroup::new(vec![file.with_extension(selection)])];
+        let selected = DataSourceExec::from_data_source(config) as Arc<dyn ExecutionPlan>;
+        let rows = collect(there_and_back(&selected), context.task_ctx()).await.unwrap();
+        assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), count);
+        assert_eq!(answer(there_and_back(&selected)).await, answer(selected).await);
+    }
 }
 
 /// The scan below operators that have one input.

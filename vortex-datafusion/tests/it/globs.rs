@@ -120,6 +120,25 @@ async fn partition_columns_lie_behind_a_glob() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_folder_needs_no_slash() {
+    let context =
+        session(&["t/day=1/a.vortex", "t/day=2/a.vortex", "t/day=2/_tmp.vortex", "u/a.vortex"]).await;
+    create(&context, "t", "counting://store/t").await;
+    assert_eq!(count(&context, "t").await, 2 * ROWS);
+    assert_eq!(count(&context, "t WHERE day = '2'").await, ROWS);
+    context.register_vortex("r", "counting://store/t").await.unwrap();
+    assert_eq!(count(&context, "r WHERE day = '1'").await, ROWS);
+    assert_eq!(count(&context, "'counting://store/t' WHERE day = '1'").await, ROWS);
+    run(
+        &context,
+        "CREATE EXTERNAL TABLE u (l_orderkey BIGINT) STORED AS VORTEX LOCATION 'counting://store/u'",
+    )
+    .await;
+    run(&context, "INSERT INTO u VALUES (1)").await;
+    assert_eq!(count(&context, "u").await, ROWS + 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn functions_over_files_take_globs() {
     let context = session(&["a/x1.vortex", "a/x2.vortex", "a/y1.vortex"]).await;
     let files = "SELECT count(DISTINCT file) FROM vortex_segments('counting://store/a/x*.vortex')";
@@ -139,6 +158,20 @@ async fn folders_of_two_stores_are_listed_apart_although_their_paths_are_equal()
             let read = context.read_vortex(&place).await.unwrap().count().await.unwrap();
             assert_eq!(read as i64, objects * ROWS, "{place}");
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stores_with_the_same_paths_keep_footers_for_each() {
+    let (one, two) = (store_of(&["a/x.vortex"]).await, store_of(&["a/x.vortex"]).await);
+    let context = session_over(&one);
+    context.register_object_store(&Url::parse("counting://other").unwrap(), Arc::clone(&two) as _);
+    for round in 0..3 {
+        for store in ["store", "other"] {
+            assert_eq!(count(&context, &format!("'counting://{store}/a/x.vortex'")).await, ROWS);
+        }
+        let reads = if round == 0 { 1 } else { 0 };
+        assert_eq!((one.reads.take(), two.reads.take()), (reads, reads), "round {round}");
     }
 }
 

@@ -9,7 +9,7 @@ use datafusion::prelude::SessionContext;
 use tempfile::TempDir;
 use vortex_datafusion::VortexFormat;
 
-use crate::files::{copy, create, error, file, folder_of, run, session, show};
+use crate::files::{copy, create, error, file, folder_of, number, run, session, show};
 
 #[tokio::test]
 async fn files_with_different_columns_make_one_table() {
@@ -294,5 +294,70 @@ async fn a_timestamp_beyond_the_unit_of_the_table_is_neither_excluded_nor_hidden
     {
         let failure = error(&context, query).await;
         assert!(failure.contains("9223372036854775"), "{query}: {failure}");
+    }
+}
+
+/// A session that has only the URL tables of this crate.
+fn own_session() -> SessionContext {
+    let context = SessionContext::new();
+    vortex_datafusion::register(&context).unwrap();
+    vortex_datafusion::enable_url_tables(&context);
+    context
+}
+
+#[tokio::test]
+async fn the_folders_of_all_places_of_a_table_name_the_same_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, place) = (own_session(), folder.path().display());
+    for name in ["named/day=1/x", "plain/y", "hours/hour=1/z", "more/day=2/x"] {
+        run(&context, &format!("COPY (SELECT 1 AS a) TO '{place}/{name}.vortex'")).await;
+    }
+    for (first, second) in [("named", "plain"), ("plain", "named"), ("named", "hours")] {
+        let table = format!("t STORED AS VORTEX LOCATION ('{place}/{first}/', '{place}/{second}/')");
+        let message = error(&context, &format!("CREATE EXTERNAL TABLE {table}")).await;
+        assert!(message.contains(first) && message.contains(second) && message.contains("a view of both"));
+    }
+    run(
+        &context,
+        &format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION ('{place}/named/', '{place}/more/')"),
+    )
+    .await;
+    assert_eq!(number(&context, "SELECT sum(day::INT) FROM t").await, 3);
+    // What a statement declares is not believed of folders that lack it.
+    for places in [format!("'{place}/plain/'"), format!("('{place}/named/', '{place}/plain/')")] {
+        let table = format!("u STORED AS VORTEX PARTITIONED BY (day) LOCATION {places}");
+        let message = error(&context, &format!("CREATE EXTERNAL TABLE {table}")).await;
+        assert!(message.contains("y.vortex is not in a folder named day=…"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn columns_of_folders_may_be_all_that_is_declared() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, place) = (own_session(), folder.path().display());
+    run(&context, &format!("COPY (SELECT 7 AS a) TO '{place}/day=2020-02-03/x.vortex'")).await;
+    for partitions in ["day DATE", "day"] {
+        let table = format!("t STORED AS VORTEX PARTITIONED BY ({partitions}) LOCATION '{place}/'");
+        run(&context, &format!("CREATE OR REPLACE EXTERNAL TABLE {table}")).await;
+        assert_eq!(number(&context, "SELECT a FROM t WHERE day = '2020-02-03'").await, 7);
+        assert_eq!(run(&context, "SELECT * FROM t").await.num_columns(), 2);
+    }
+    let day = "SELECT date_part('year', day)::BIGINT FROM t";
+    run(&context, &format!("CREATE OR REPLACE EXTERNAL TABLE t STORED AS VORTEX PARTITIONED BY (day DATE) LOCATION '{place}/'")).await;
+    assert_eq!(number(&context, day).await, 2020);
+}
+
+#[tokio::test]
+async fn folders_give_the_columns_that_files_repeat() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, place) = (own_session(), folder.path().display());
+    run(&context, "SET datafusion.execution.keep_partition_by_columns = true").await;
+    let rows = "SELECT * FROM (VALUES (1, 10), (2, 20)) AS t(day, a)";
+    run(&context, &format!("COPY ({rows}) TO '{place}/t/' STORED AS VORTEX PARTITIONED BY (day)")).await;
+    run(&context, &format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{place}/t/'")).await;
+    for table in ["t".to_owned(), format!("'{place}/t/'")] {
+        assert_eq!(run(&context, &format!("SELECT * FROM {table}")).await.num_columns(), 2);
+        let wanted = format!("SELECT sum(a) FROM {table} WHERE day = '2'");
+        assert_eq!(number(&context, &wanted).await, 20);
     }
 }

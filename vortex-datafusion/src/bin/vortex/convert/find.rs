@@ -13,7 +13,7 @@ use object_store::{ObjectMeta, ObjectStore as _, ObjectStoreExt as _};
 use tempfile::TempPath;
 use url::Url;
 use vortex_core::io::object_name;
-use vortex_datafusion::listing_url;
+use vortex_datafusion::{listing_url, local_path};
 
 use crate::failure::{Failure, Outcome};
 use crate::formats::Format;
@@ -57,7 +57,7 @@ pub(super) async fn find(
 ) -> Outcome<Vec<Found>> {
     let at_place = |error: Failure| Failure::at(place, error);
     let url = listing_url(place).map_err(|error| at_place(error.into()))?;
-    if let Ok(path) = url.get_url().to_file_path()
+    if let Some(path) = local_path(url.get_url())
         && path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir())
     {
         return Err(Failure::error(format!("{place}: is neither a file nor a folder")));

@@ -23,6 +23,7 @@ use datafusion::execution::object_store::ObjectStoreRegistry as _;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::{Expr, SortExpr};
 use datafusion::physical_expr::LexOrdering;
+use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlanProperties as _, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -200,12 +201,18 @@ impl Reader {
             let names: Vec<&str> = wanted.iter().map(String::as_str).collect();
             frame = frame.select_columns(&names)?;
         }
-        if let Some(rows) = wanted.limit {
-            frame = frame.limit(0, Some(usize::try_from(rows).unwrap_or(usize::MAX)))?;
+        let limit = wanted.limit.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
+        let is_ordered = wanted.sort_by.is_empty() && files.len() > 1;
+        if !is_ordered && limit.is_some() {
+            frame = frame.limit(0, limit)?;
         }
         let mut plan = frame.create_physical_plan().await?;
-        if wanted.sort_by.is_empty() {
+        if is_ordered {
             plan = in_given_order(plan, files)?;
+            // A table that knew of the limit would leave out files, and not the last ones of those that are given.
+            if let Some(rows) = limit {
+                plan = Arc::new(GlobalLimitExec::new(plan, 0, Some(rows)));
+            }
         }
         let known = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::default()).ok();
         let count = known.and_then(|known| known.num_rows.get_value().copied()).map(|rows| rows as u64);

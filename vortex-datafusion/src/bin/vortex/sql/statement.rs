@@ -29,7 +29,7 @@ use datafusion_cli::print_options::{MaxRows, PrintOptions};
 use futures::{FutureExt as _, StreamExt as _};
 use url::Url;
 use vortex_core::io::local_target;
-use vortex_datafusion::{listing_url, output_url};
+use vortex_datafusion::{listing_url, local_path, output_url};
 
 use super::from_first::select_all;
 use super::long_cells;
@@ -250,7 +250,7 @@ fn resolve_output(copy: &mut CopyTo) -> Outcome {
 /// replaced by a URL, which it takes literally.
 fn local_output(copy: &mut CopyTo) -> Outcome<Option<PathBuf>> {
     copy.output_url = output_url(&copy.output_url)?;
-    Ok(listing_url(&copy.output_url)?.get_url().to_file_path().ok())
+    Ok(local_path(listing_url(&copy.output_url)?.get_url()))
 }
 
 /// Whether the last `;` of a text ends a statement, and is not in a comment or within quotes; a text without tokens is
