@@ -13,8 +13,9 @@ use crate::error::ResultExt as _;
 use crate::stats::compute::Summary;
 use crate::wire::WriteNode;
 
-/// Target for the decoded bytes of a chunk.
-const CHUNK_BYTES: usize = 1 << 20;
+/// Target for the decoded bytes of a chunk: with half of it, the tables that the tokens of text take in each chunk make
+/// the text columns of TPC-H 7 % larger, and LIKE on them slower; single rows read little less.
+const CHUNK_BYTES: usize = 2 << 20;
 /// Decoded bytes above which a chunk is cut shorter than a zone.
 const MAX_CHUNK_BYTES: usize = 8 << 20;
 /// Bytes of text that all chunks of some rows may share.
@@ -208,11 +209,12 @@ mod tests {
     use crate::dtype::PType;
 
     #[test]
-    fn chunks_are_powers_of_two_of_about_a_mebibyte() {
+    fn chunks_are_powers_of_two_of_about_two_mebibytes() {
         let of = |rows, bytes| chunk_rows(rows, bytes, bytes);
         assert_eq!(of(1 << 20, 8 << 20), 128 << 10);
         assert_eq!(of(1 << 20, 1 << 17), 128 << 10, "bits");
-        assert_eq!(of(1 << 20, 32 << 20), 32 << 10);
+        assert_eq!(of(1 << 20, 32 << 20), 64 << 10);
+        assert_eq!(of(1 << 20, 64 << 20), 32 << 10);
         assert_eq!(of(1 << 20, 1 << 30), ZONE_LEN);
         assert_eq!(of(10, 100 << 20), 1, "10 MiB each");
         assert_eq!(of(1000, 10 << 20), 512, "10 KiB each");

@@ -274,7 +274,10 @@ fn whole_zones(rows: usize) -> usize {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{AsArray as _, Decimal128Array, Int32Array, StringViewArray, StringViewBuilder};
+    use arrow::array::{
+        AsArray as _, Decimal128Array, Decimal256Array, Int32Array, StringViewArray, StringViewBuilder,
+    };
+    use arrow::datatypes::i256;
 
     use super::*;
     use crate::write::pieces::join;
@@ -350,7 +353,8 @@ mod tests {
     #[test]
     fn full_chunks_are_due_and_narrow_columns_have_longer_ones() {
         let mut pending = PendingRows::new(2);
-        let wide = || Arc::new(Decimal128Array::from_iter_values(0..40_000)) as ArrayRef;
+        let wide =
+            || Arc::new(Decimal256Array::from_iter_values((0..40_000).map(i256::from_i128))) as ArrayRef;
         pending.push(vec![ints(0..40_000), wide()]).unwrap();
         assert_eq!(rows_of(&pending.cut_due(usize::MAX).unwrap()), []);
         pending.push(vec![ints(0..40_000), wide()]).unwrap();
@@ -374,15 +378,15 @@ mod tests {
     #[test]
     fn columns_that_repeat_themselves_wait_until_their_chunks_are_full() {
         let mut pending = PendingRows::new(2);
-        let repeated = |rows| Arc::new(Decimal128Array::from(vec![7; rows])) as ArrayRef;
+        let repeated = |rows| Arc::new(Decimal256Array::from(vec![i256::from_i128(7); rows])) as ArrayRef;
         for batch in 0..7 {
             pending.push(vec![ints(batch * 8192..(batch + 1) * 8192), repeated(8192)]).unwrap();
             assert!(rows_of(&pending.cut_due(64 << 10).unwrap()).iter().all(|cut| cut.0 == 0));
         }
         pending.push(vec![ints(0..8192), repeated(8192)]).unwrap();
         let due = pending.cut_due(usize::MAX).unwrap();
-        assert_eq!(rows_of(&due), [(1, 0, 64 << 10)], "a chunk of a mebibyte");
-        assert_eq!((due[0].raw_bytes, due[0].bytes), (1 << 20, 8 * (16 + 4)));
+        assert_eq!(rows_of(&due), [(1, 0, 64 << 10)], "a chunk of two mebibytes");
+        assert_eq!((due[0].raw_bytes, due[0].bytes), (2 << 20, 8 * (32 + 4)));
     }
 
     #[test]
