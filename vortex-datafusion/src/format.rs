@@ -53,12 +53,21 @@ pub struct VortexFormat {
     base: Option<VortexOptions>,
     table: TableOptions,
     columns: LastColumns,
+    /// Columns that the names of folders give, whether files contain them as well or not, as in Hive and Spark.
+    left_out: Arc<[String]>,
 }
 
 impl VortexFormat {
     /// A format with the options of the session in which it is used.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Leaves these columns out of the schemas of files.
+    #[cfg(feature = "session")]
+    pub(crate) fn leaving_out(mut self, columns: Vec<String>) -> Self {
+        self.left_out = columns.into();
+        self
     }
 
     /// Uses these options instead of those of the session.
@@ -159,6 +168,9 @@ impl FileFormat for VortexFormat {
                 let footers = &footers;
                 async move {
                     let schema = footers.open(&object).await?.schema().map_err(datafusion_error)?;
+                    let schema = schema::without(&schema, |name| {
+                        self.left_out.iter().any(|left_out| left_out == name)
+                    })?;
                     Ok::<_, datafusion_common::DataFusionError>((
                         object_name(store.as_ref(), &object.location),
                         schema,
@@ -282,10 +294,14 @@ impl FileFormat for VortexFormat {
 /// Warns once per process: tables work without the optimizer rules, but not all queries.
 fn tell_of_missing_rules() {
     static TOLD: Once = Once::new();
+    let remedy = match cfg!(feature = "session") {
+        true => "`register` and `with_vortex` add them, and later changes of the rules remove them",
+        false => "the feature `session` has them",
+    };
     TOLD.call_once(|| {
         tracing::warn!(
-            "a session scans Vortex files without the optimizer rules of vortex-datafusion: some of its queries may return \
-             wrong rows; `register` and `with_vortex` add the rules, and later changes of the rules remove them"
+            "a session scans Vortex files without the optimizer rules of vortex-datafusion: it is slower, and some of its \
+             queries may return wrong rows; {remedy}"
         );
     });
 }

@@ -119,12 +119,12 @@ pub use size::parse_size;
 pub use source::VortexSource;
 pub use statistics::statistics;
 #[cfg(feature = "session")]
-#[doc(hidden)]
-pub use tables::local_path;
-#[cfg(feature = "session")]
 pub use tables::{
     VortexContextExt, VortexDataFrameExt, VortexReadOptions, enable_url_tables, listing_url, output_url,
 };
+#[cfg(feature = "session")]
+#[doc(hidden)]
+pub use tables::{if_folder, local_path};
 /// The format without a query engine, in the version that this crate was built with: its types are those of options,
 /// tables over open files, errors and statistics.
 pub use vortex_core;

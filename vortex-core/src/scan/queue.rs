@@ -117,12 +117,13 @@ impl SplitQueue {
         while let Some(split) = self.splits.front()
             && split.best.reaches(&last)
         {
+            if !self.plan.is_remote() && splits.len() >= room {
+                break;
+            }
             if self.plan.is_remote() && !split.asked {
                 let must = !self.best_at_work;
                 let Some(share) = reserve(&self.plan, split, &mut asked, must, recent)? else { break };
                 memory.join(share);
-            } else if splits.len() >= room {
-                break;
             }
             self.best_at_work = true;
             if let Some(mut split) = self.splits.pop_front() {

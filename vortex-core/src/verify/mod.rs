@@ -287,13 +287,18 @@ mod tests {
         };
         let rows =
             RecordBatch::try_from_iter([("first", text("abcdef")), ("other", text("uvwxyz"))]).unwrap();
-        for broken in [b"abcdef", b"uvwxyz"] {
+        for (broken, place) in [(b"abcdef", 2), (b"uvwxyz", 4)] {
             let mut bytes = with_one_name(&rows).await;
             let at =
                 bytes.windows(6).position(|window| window == broken).expect("text is in the file as it is");
-            bytes[at] = 0xff;
+            bytes[at + place] = 0xff;
             let found = verified(bytes).await;
             assert_eq!(found.problems.len(), 1, "{:?}", found.problems);
+            assert!(
+                found.problems[0].message.contains(&format!("from index {place}")),
+                "{:?}",
+                found.problems
+            );
         }
     }
 

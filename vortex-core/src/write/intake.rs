@@ -247,6 +247,8 @@ pub(super) fn entries(maps: &MapArray) -> StructArray {
 /// If a text or byte string has about 2 GiB or more.
 pub(super) fn check_lengths(array: &dyn Array) -> Result<()> {
     match array.data_type() {
+        DataType::Utf8 => check_offsets(array.as_string::<i32>().value_offsets()),
+        DataType::Binary => check_offsets(array.as_binary::<i32>().value_offsets()),
         DataType::LargeUtf8 => check_offsets(array.as_string::<i64>().value_offsets()),
         DataType::LargeBinary => check_offsets(array.as_binary::<i64>().value_offsets()),
         DataType::Dictionary(..) => check_lengths(array.as_any_dictionary().values()),
@@ -296,12 +298,13 @@ fn check_rows_from(array: &dyn Array, row: usize) -> Result<()> {
     }
 }
 
-fn check_offsets(offsets: &[i64]) -> Result<()> {
-    if offsets.last().zip(offsets.first()).is_none_or(|(last, first)| last - first <= MAX_ROW_BYTES as i64) {
+fn check_offsets<O: OffsetSizeTrait>(offsets: &[O]) -> Result<()> {
+    let len = |first: O, last: O| last.as_usize().saturating_sub(first.as_usize()) as u64;
+    if offsets.last().zip(offsets.first()).is_none_or(|(last, first)| len(*first, *last) <= MAX_ROW_BYTES) {
         return Ok(());
     }
-    let longest = offsets.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
-    if longest > MAX_ROW_BYTES as i64 {
+    let longest = offsets.windows(2).map(|ends| len(ends[0], ends[1])).max().unwrap_or(0);
+    if longest > MAX_ROW_BYTES {
         return Err(Error::limit(format!("a value of {longest} bytes, {MAX_ROW_BYTES} allowed")));
     }
     Ok(())

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, ArrayRef, AsArray as _, BooleanArray, Decimal128Array, Decimal256Array, DictionaryArray,
-    FixedSizeListArray, Int32Array, Int64Array, LargeBinaryArray, LargeListViewArray, ListArray,
-    ListViewArray, PrimitiveArray, RecordBatch, RunArray, StringArray, StringViewArray, StringViewBuilder,
-    StructArray, make_array,
+    Array as _, ArrayRef, AsArray as _, BinaryArray, BooleanArray, Decimal128Array, Decimal256Array,
+    DictionaryArray, FixedSizeListArray, Int32Array, Int64Array, LargeBinaryArray, LargeListViewArray,
+    ListArray, ListViewArray, PrimitiveArray, RecordBatch, RunArray, StringArray, StringViewArray,
+    StringViewBuilder, StructArray, make_array,
 };
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
@@ -193,10 +193,12 @@ async fn narrow_keys_within_structs_and_lists_get_wider_where_they_must() {
 async fn a_value_of_more_than_2_gib_is_refused_before_anything_is_written() {
     // Zeros that are never touched take no memory.
     let bytes = Buffer::from_vec(vec![0u8; 3 << 30]);
-    let long = LargeBinaryArray::new(OffsetBuffer::new(vec![0, 10, 3 << 30].into()), bytes, None);
+    let long = LargeBinaryArray::new(OffsetBuffer::new(vec![0, 10, 3 << 30].into()), bytes.clone(), None);
+    // Readers could represent this one, but refuse it by default.
+    let just = BinaryArray::new(OffsetBuffer::new(vec![0, 10, i32::MAX - 10].into()), bytes, None);
     let item = Arc::new(Field::new("item", DataType::LargeBinary, false));
     let lists = ListArray::new(item, OffsetBuffer::from_lengths([2]), Arc::new(long.clone()), None);
-    for column in [Arc::new(long) as ArrayRef, Arc::new(lists)] {
+    for column in [Arc::new(long) as ArrayRef, Arc::new(lists), Arc::new(just)] {
         let folder = tempfile::tempdir().unwrap();
         let sink = LocalSink::create(folder.path().join("x.vortex")).unwrap();
         let batch = batch(column);

@@ -20,15 +20,20 @@ use datafusion_catalog::TableProviderFactory;
 use datafusion_common::{Result, plan_datafusion_err, plan_err};
 use datafusion_expr::CreateExternalTable;
 use datafusion_session::{Session, TableProvider};
-use futures::TryStreamExt as _;
+use futures::{StreamExt as _, TryStreamExt as _};
+use object_store::ObjectMeta;
+use object_store::path::Path;
 
 use super::one_file::{Found, OneFile};
 use super::places::{check_place, if_folder, listing_url};
-use crate::convert::schema::merge;
-use crate::format::EXTENSION;
+use crate::convert::schema::{merge, without};
+use crate::format::{EXTENSION, VortexFormat};
 
 /// The names of the files that a folder contains; with [`EXTENSION`].
 const IN_FOLDER: &str = "[!._]*.vortex";
+
+/// Maximum number of files whose folders are looked at, per place.
+const MAX_CHECKED: usize = 1000;
 
 /// Creates tables of files.
 #[derive(Debug, Default)]
@@ -47,18 +52,15 @@ impl TableProviderFactory for VortexTableFactory {
                 table.name
             );
         }
-        let mut urls = Vec::with_capacity(table.locations.len());
-        for location in &table.locations {
-            urls.push(files_at(session, location).await?);
-        }
-        listed_table(session, table, urls).await
+        let urls = table.locations.iter().map(|location| listing_url(location));
+        listed_table(session, table, urls.collect::<Result<_>>()?).await
     }
 }
 
 /// The Vortex files at a place. Of a folder, not those that are hidden: whose names begin with `.` or `_`, as in Hive and
 /// Spark.
-async fn files_at(session: &dyn Session, place: &str) -> Result<ListingTableUrl> {
-    let url = if_folder(listing_url(place)?, session).await?;
+async fn files_at(session: &dyn Session, url: ListingTableUrl) -> Result<ListingTableUrl> {
+    let url = if_folder(url, session).await?;
     // Names of folders like `_key=value` are not compared with it.
     match url.is_collection() && url.get_glob().is_none() {
         true => url.with_glob(IN_FOLDER),
@@ -92,8 +94,6 @@ async fn listed_table(
     table: &CreateExternalTable,
     urls: Vec<ListingTableUrl>,
 ) -> Result<Arc<dyn TableProvider>> {
-    check_together(&urls)?;
-    let urls: Vec<_> = urls.into_iter().map(|url| url.with_table_ref(table.name.clone())).collect();
     let format = session
         .as_any()
         .downcast_ref::<SessionState>()
@@ -104,6 +104,13 @@ async fn listed_table(
         [url] if !declares_columns(table) => Found::at(session, format.as_ref(), url).await?,
         _ => None,
     };
+    let mut places = Vec::with_capacity(urls.len());
+    for url in urls {
+        let url = if found.is_none() { files_at(session, url).await? } else { url };
+        places.push(url.with_table_ref(table.name.clone()));
+    }
+    let urls = places;
+    check_together(&urls)?;
     if found.is_none() {
         for url in &urls {
             check_place(url, session, true).await?;
@@ -116,13 +123,7 @@ async fn listed_table(
         .with_file_extension(extension)
         .with_file_sort_order(table.order_exprs.clone());
     let partitions = partitions_of(session, table, &urls, &options).await?;
-    let options = options.with_table_partition_cols(partitions);
-    for url in &urls {
-        options.validate_partitions(session, url).await?;
-    }
-    if !options.table_partition_cols.is_empty() {
-        check_folders(session, &urls, &options).await?;
-    }
+    let options = with_partitions(options, partitions);
     let schema = match &found {
         Some(found) => found.schema(session, options.format.as_ref(), &urls[0]).await?,
         None => stored_schema(session, table, &urls, &options).await?,
@@ -159,68 +160,106 @@ async fn partitions_of(
     urls: &[ListingTableUrl],
     options: &ListingOptions,
 ) -> Result<Vec<(String, DataType)>> {
-    let mut names = table.table_partition_cols.clone();
+    let declared = &table.table_partition_cols;
     let infers = session.config_options().execution.listing_table_factory_infer_partitions;
-    if names.is_empty() && !declares_columns(table) && infers {
-        names = inferred_partitions(session, urls, options).await?;
-    }
-    let declared = table.schema.inner();
-    let column_type = |name: String| match declared.field_with_name(&name) {
+    let names = match declared.is_empty() && infers && !declares_columns(table) {
+        true => inferred_partitions(session, urls, options).await?,
+        false => declared.clone(),
+    };
+    let columns = table.schema.inner();
+    let column_type = |name: String| match columns.field_with_name(&name) {
         Ok(field) => Ok((name, field.data_type().clone())),
         Err(_) if declares_columns(table) => {
             plan_err!("PARTITIONED BY names {name}, which is not among the columns")
         }
         Err(_) => Ok((name, dictionary_of_names())),
     };
-    names.into_iter().map(column_type).collect()
+    let partitions = names.into_iter().map(column_type).collect::<Result<_>>()?;
+    if !declared.is_empty() {
+        check_folders(session, urls, options, declared).await?;
+    }
+    Ok(partitions)
 }
 
-/// The partition columns that the names of folders state, which must be the same at each place: DataFusion leaves out
-/// files whose paths lack some of the columns of a table.
-async fn inferred_partitions(
+/// Options of a table with columns that folders name. Vortex files may contain them, too: those of the folders take their
+/// place. Formats that are read by the positions of columns could not do without them.
+pub(super) fn with_partitions(options: ListingOptions, columns: Vec<(String, DataType)>) -> ListingOptions {
+    let mut options = options.with_table_partition_cols(columns);
+    if let Some(format) = options.format.downcast_ref::<VortexFormat>() {
+        let names = options.table_partition_cols.iter().map(|(name, _)| name.clone());
+        options.format = Arc::new(format.clone().leaving_out(names.collect()));
+    }
+    options
+}
+
+/// The columns that folders name. They must be the same for all files: DataFusion leaves out those whose paths lack some
+/// of the columns of a table, and columns that only others have.
+pub(super) async fn inferred_partitions(
     session: &dyn Session,
     urls: &[ListingTableUrl],
     options: &ListingOptions,
 ) -> Result<Vec<String>> {
-    let mut first: Option<(&ListingTableUrl, Vec<String>)> = None;
+    let mut first: Option<(Path, Vec<String>)> = None;
     for url in urls {
-        let names = match url.is_collection() {
-            true => options.infer_partitions(session, url).await?,
-            false => Vec::new(),
-        };
-        match &first {
-            None => first = Some((url, names)),
-            Some((_, same)) if *same == names => {}
-            Some((other, others)) => {
-                return plan_err!(
-                    "the folders of {other} name the columns {others:?}, those of {url} {names:?}; create a table for \
-                     each, and a view of both"
-                );
+        for (file, names) in folders_of_files(session, url, options).await? {
+            match &first {
+                None => first = Some((file, names)),
+                Some((_, same)) if *same == names => {}
+                Some((other, others)) => {
+                    return plan_err!(
+                        "the folders of {other} name the columns {others:?}, those of {file} {names:?}: create a table for \
+                         each, and a view of both"
+                    );
+                }
             }
         }
     }
     Ok(first.map(|(_, names)| names).unwrap_or_default())
 }
 
-/// Refuses places of which all files are in folders without names of columns: DataFusion leaves them out, so that the
-/// table would be empty.
+/// Checks that the folders of all files name these columns, possibly followed by others.
 async fn check_folders(
     session: &dyn Session,
     urls: &[ListingTableUrl],
     options: &ListingOptions,
+    columns: &[String],
 ) -> Result<()> {
+    let folders: String = columns.iter().map(|column| format!("{column}=…/")).collect();
     for url in urls {
-        if !options.infer_partitions(session, url).await?.is_empty() {
-            continue;
+        if !url.is_collection() {
+            return plan_err!("{url} is a single file, and PARTITIONED BY is for folders named {folders}");
         }
-        let store = session.runtime_env().object_store(url)?;
-        let mut files = url.list_all_files(session, store.as_ref(), &options.file_extension).await?;
-        if let Some(file) = files.try_next().await? {
-            let column = &options.table_partition_cols[0].0;
-            return plan_err!("{url}: {} is not in a folder named {column}=…", file.location);
+        for (file, names) in folders_of_files(session, url, options).await? {
+            if !names.starts_with(columns) {
+                return plan_err!("{url}: {file} is not in a folder named {folders}");
+            }
         }
     }
     Ok(())
+}
+
+/// The files at a place, with the columns that the folders of each name. Of many files, those that the store lists first:
+/// as many as it lists at once.
+async fn folders_of_files(
+    session: &dyn Session,
+    url: &ListingTableUrl,
+    options: &ListingOptions,
+) -> Result<Vec<(Path, Vec<String>)>> {
+    if !url.is_collection() {
+        return Ok(vec![(url.prefix().clone(), Vec::new())]);
+    }
+    let store = session.runtime_env().object_store(url)?;
+    let files = url.list_all_files(session, store.as_ref(), &options.file_extension).await?;
+    let files: Vec<ObjectMeta> = files.take(MAX_CHECKED).try_collect().await?;
+    let with_names = |file: ObjectMeta| {
+        // The last part is the name of the file.
+        let mut parts: Vec<&str> = url.strip_prefix(&file.location)?.collect();
+        parts.pop();
+        // Names behind a folder without one are not looked at.
+        let names = parts.iter().map_while(|part| Some(part.split_once('=')?.0.to_owned())).collect();
+        Some((file.location.clone(), names))
+    };
+    Ok(files.into_iter().filter_map(with_names).collect())
 }
 
 /// The columns that files contain: those that are declared, without partition columns, or else those of the files.
@@ -234,28 +273,30 @@ async fn stored_schema(
     if !declares_columns(table) {
         let mut schemas = Vec::with_capacity(urls.len());
         for url in urls {
-            schemas.push((url.to_string(), options.infer_schema(session, url).await?));
+            // Of several places, some may have no files yet.
+            if urls.len() > 1 && folders_of_files(session, url, options).await?.is_empty() {
+                continue;
+            }
+            let schema = options.infer_schema(session, url).await.map_err(|error| {
+                match table.schema.fields().is_empty() {
+                    true => error,
+                    false => {
+                        error.context("only columns of folders are declared, and those of the files unknown")
+                    }
+                }
+            })?;
+            schemas.push((url.to_string(), schema));
         }
         return match schemas.as_slice() {
-            [(_, only)] => without(only, is_partition),
-            _ => without(&Arc::new(merge(&schemas)?), is_partition),
+            [] => plan_err!("No files found at any of the places; declare the columns of the table"),
+            [(_, only)] => Ok(Arc::clone(only)),
+            _ => merge(&schemas).map(Arc::new),
         };
     }
     without(table.schema.inner(), is_partition)
 }
 
-/// The fields without those that `leaves_out`: the names of folders give their columns, whether files contain them as
-/// well or not, as in Hive and Spark.
-pub(super) fn without(schema: &SchemaRef, leaves_out: impl Fn(&str) -> bool) -> Result<SchemaRef> {
-    let kept: Vec<usize> =
-        (0..schema.fields().len()).filter(|at| !leaves_out(schema.field(*at).name())).collect();
-    match kept.len() == schema.fields().len() {
-        true => Ok(Arc::clone(schema)),
-        false => Ok(Arc::new(schema.project(&kept)?)),
-    }
-}
-
 /// The type of partition columns that are not declared, as in DataFusion.
-fn dictionary_of_names() -> DataType {
+pub(super) fn dictionary_of_names() -> DataType {
     DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8))
 }

@@ -28,7 +28,6 @@ use url::{Position, Url};
 use vortex_core::Error;
 
 use crate::convert::datafusion_error;
-use crate::format::EXTENSION;
 
 /// The files at a place: a path or a URL, of a file or a folder, or a glob in either. A path that exists is no
 /// glob, whatever is in its name.
@@ -89,20 +88,28 @@ pub fn local_path(url: &Url) -> Option<PathBuf> {
 /// A place in a store, as a folder if it is one although its URL lacks the slash at its end: if there is no object of
 /// that name, but some below it. DataFusion would read these, but neither see columns in the names of folders nor leave
 /// out hidden files.
-pub(super) async fn if_folder(url: ListingTableUrl, session: &dyn Session) -> Result<ListingTableUrl> {
-    let is_vortex = url.prefix().extension() == Some(EXTENSION);
-    if is_vortex || url.is_collection() || matches!(url.scheme(), "file" | "http" | "https") {
+pub async fn if_folder(url: ListingTableUrl, session: &dyn Session) -> Result<ListingTableUrl> {
+    if url.is_collection() || matches!(url.scheme(), "file" | "http" | "https") {
         return Ok(url);
+    }
+    if url.prefix().as_ref().is_empty() {
+        return folder_at(&url);
     }
     // A store that is missing, or does not answer, is an error of whatever reads from it.
     let Ok(store) = session.runtime_env().object_store(&url) else { return Ok(url) };
     if !matches!(store.head(url.prefix()).await, Err(object_store::Error::NotFound { .. })) {
         return Ok(url);
     }
-    let Some(Ok(_)) = store.list(Some(url.prefix())).next().await else { return Ok(url) };
-    let mut folder: Url = url.get_url().clone();
-    folder.set_path(&format!("{}/", folder.path()));
-    Ok(ListingTableUrl::try_new(folder, None)?.with_table_ref(store_name(&url)))
+    match store.list(Some(url.prefix())).next().await {
+        Some(Ok(_)) => folder_at(&url),
+        _ => Ok(url),
+    }
+}
+
+fn folder_at(url: &ListingTableUrl) -> Result<ListingTableUrl> {
+    let mut folder = url.get_url().clone();
+    folder.set_path(&format!("{}/", folder.path().trim_end_matches('/')));
+    Ok(ListingTableUrl::try_new(folder, None)?.with_table_ref(store_name(url)))
 }
 
 /// The URL at which DataFusion writes to a local path that it would take for a glob or a URL; other places as they are.

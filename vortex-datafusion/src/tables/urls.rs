@@ -20,7 +20,7 @@ use futures::TryStreamExt as _;
 use object_store::ObjectMeta;
 use parking_lot::RwLock;
 
-use super::factory::without;
+use super::factory::{dictionary_of_names, inferred_partitions, with_partitions};
 use super::one_file::{Found, OneFile};
 use super::places::{check_place, if_folder, listing_url};
 use crate::format::EXTENSION;
@@ -92,7 +92,9 @@ async fn table_at(state: &SessionState, place: &str) -> Result<Option<Arc<dyn Ta
     if is_vortex && let Some(table) = found_file(state, &url).await? {
         return Ok(Some(Arc::new(table)));
     }
-    let url = if_folder(url, state).await?;
+    // A name with the extension of a format that is known is that of a file.
+    let is_file = url.prefix().extension().is_some_and(|name| state.get_file_format_factory(name).is_some());
+    let url = if is_file && !is_vortex { url } else { if_folder(url, state).await? };
     check_place(&url, state, is_vortex).await?;
     let looks_like_path = place.contains(['/', '*', '?', '[']) || Path::new(place).exists();
     let options = match options_at(state, &url, place).await {
@@ -102,13 +104,10 @@ async fn table_at(state: &SessionState, place: &str) -> Result<Option<Arc<dyn Ta
         // It is the name of a table that does not exist.
         _ => return Ok(None),
     };
-    let config = ListingTableConfig::new(url).with_listing_options(options);
-    let mut config = config.infer_partitions_from_path(state).await?.infer_schema(state).await?;
-    if let (Some(schema), Some(options)) = (&config.file_schema, &config.options) {
-        let is_partition = |name: &str| options.table_partition_cols.iter().any(|(column, _)| column == name);
-        config.file_schema = Some(without(schema, is_partition)?);
-    }
-    Ok(Some(Arc::new(ListingTable::try_new(config)?)))
+    let names = inferred_partitions(state, std::slice::from_ref(&url), &options).await?;
+    let columns = names.into_iter().map(|name| (name, dictionary_of_names())).collect();
+    let config = ListingTableConfig::new(url).with_listing_options(with_partitions(options, columns));
+    Ok(Some(Arc::new(ListingTable::try_new(config.infer_schema(state).await?)?)))
 }
 
 /// How to read the files at a place: in the one format that their names have. `None` if there are no files.

@@ -97,6 +97,31 @@ fn the_first_rows_of_many_inputs_are_those_of_the_first_ones() {
 }
 
 #[test]
+fn folders_named_after_values_are_read_as_a_whole_or_not_at_all() {
+    let folder = TempDir::new().unwrap();
+    for (name, rows) in [
+        ("q1/day=1/x", "a\n1\n"),
+        ("q2/day=2/x", "a,b\n2,3\n"),
+        ("q3/hour=3/x", "a\n4\n"),
+        ("q4/sub/day=4/x", "a\n5\n"),
+    ] {
+        let (source, file) = (path(&folder, "one.csv"), path(&folder, &format!("{name}.vortex")));
+        fs::write(&source, rows).unwrap();
+        fs::create_dir_all(std::path::Path::new(&file).parent().unwrap()).unwrap();
+        ok(&["convert", &source, &file]);
+    }
+    let [q1, q2, q3, q4] = ["q1/", "q2/", "q3/", "q4/"].map(|name| path(&folder, name));
+    for places in [[&q1, &q2], [&q2, &q1]] {
+        let output = ok(&["convert", "--to", "csv", "--sort-by", "a", places[0], places[1], "-"]);
+        assert!(["a,b,day\n1,,1\n2,3,2\n", "a,day,b\n1,1,\n2,2,3\n"].contains(&output.as_str()), "{output}");
+    }
+    let line = complaint(&run(&["convert", "--to", "csv", &q1, &q3, "-"]), 2);
+    assert!(line.contains("hour") && line.contains("day"), "{line}");
+    let line = complaint(&run(&["convert", "--to", "csv", &q4, "-"]), 2);
+    assert!(line.contains("convert that folder by itself"), "{line}");
+}
+
+#[test]
 fn columns_of_the_same_name_are_refused() {
     let folder = TempDir::new().unwrap();
     let fields = ["a", "b", "a"].map(|name| Field::new(name, DataType::Int64, false));

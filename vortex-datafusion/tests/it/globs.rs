@@ -129,6 +129,14 @@ async fn a_folder_needs_no_slash() {
     context.register_vortex("r", "counting://store/t").await.unwrap();
     assert_eq!(count(&context, "r WHERE day = '1'").await, ROWS);
     assert_eq!(count(&context, "'counting://store/t' WHERE day = '1'").await, ROWS);
+    let context = session(&["data.vortex/day=1/a.vortex", "data.vortex/day=2/a.vortex"]).await;
+    create(&context, "v", "counting://store/data.vortex").await;
+    for from in ["'counting://store/data.vortex'", "v"] {
+        assert_eq!(count(&context, &format!("{from} WHERE day = '1'")).await, ROWS, "{from}");
+    }
+    let context = session(&["a.vortex", "u/a.vortex"]).await;
+    create(&context, "root", "counting://store").await;
+    assert_eq!(count(&context, "root").await, ROWS);
     run(
         &context,
         "CREATE EXTERNAL TABLE u (l_orderkey BIGINT) STORED AS VORTEX LOCATION 'counting://store/u'",

@@ -323,11 +323,38 @@ async fn the_folders_of_all_places_of_a_table_name_the_same_columns() {
     )
     .await;
     assert_eq!(number(&context, "SELECT sum(day::INT) FROM t").await, 3);
+    // A place without files is fine: those of tomorrow, for instance.
+    std::fs::create_dir(folder.path().join("empty")).unwrap();
+    for places in
+        [format!("'{place}/empty/', '{place}/named/'"), format!("'{place}/named/', '{place}/empty/'")]
+    {
+        run(&context, &format!("CREATE OR REPLACE EXTERNAL TABLE e STORED AS VORTEX PARTITIONED BY (day INT) LOCATION ({places})"))
+            .await;
+        assert_eq!(number(&context, "SELECT sum(day)::BIGINT FROM e").await, 1);
+    }
     // What a statement declares is not believed of folders that lack it.
     for places in [format!("'{place}/plain/'"), format!("('{place}/named/', '{place}/plain/')")] {
         let table = format!("u STORED AS VORTEX PARTITIONED BY (day) LOCATION {places}");
         let message = error(&context, &format!("CREATE EXTERNAL TABLE {table}")).await;
-        assert!(message.contains("y.vortex is not in a folder named day=…"), "{message}");
+        assert!(message.contains("y.vortex is not in a folder named day=…/"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn one_file_outside_of_the_folders_of_many_is_not_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, place) = (own_session(), folder.path().display());
+    for at in 0..13 {
+        run(&context, &format!("COPY (SELECT {at} AS a) TO '{place}/t/day=1/{at:02}.vortex'")).await;
+    }
+    run(&context, &format!("COPY (SELECT 13 AS a) TO '{place}/t/z.vortex'")).await;
+    for sql in [
+        format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{place}/t/'"),
+        format!("CREATE EXTERNAL TABLE t STORED AS VORTEX PARTITIONED BY (day) LOCATION '{place}/t/'"),
+        format!("SELECT * FROM '{place}/t/'"),
+    ] {
+        let message = error(&context, &sql).await;
+        assert!(message.contains("z.vortex") && message.contains("day"), "{sql}: {message}");
     }
 }
 
@@ -355,9 +382,34 @@ async fn folders_give_the_columns_that_files_repeat() {
     let rows = "SELECT * FROM (VALUES (1, 10), (2, 20)) AS t(day, a)";
     run(&context, &format!("COPY ({rows}) TO '{place}/t/' STORED AS VORTEX PARTITIONED BY (day)")).await;
     run(&context, &format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{place}/t/'")).await;
+    // Of another type than in the other files.
+    run(&context, "INSERT INTO t VALUES (30, '3')").await;
+    run(
+        &context,
+        &format!("CREATE EXTERNAL TABLE u STORED AS VORTEX PARTITIONED BY (day INT) LOCATION '{place}/t/'"),
+    )
+    .await;
+    assert_eq!(number(&context, "SELECT sum(day)::BIGINT FROM u WHERE a >= 20").await, 5);
     for table in ["t".to_owned(), format!("'{place}/t/'")] {
         assert_eq!(run(&context, &format!("SELECT * FROM {table}")).await.num_columns(), 2);
         let wanted = format!("SELECT sum(a) FROM {table} WHERE day = '2'");
         assert_eq!(number(&context, &wanted).await, 20);
+    }
+}
+
+#[tokio::test]
+async fn formats_that_are_read_by_position_keep_their_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, place) = (own_session(), folder.path().display());
+    run(&context, "SET datafusion.execution.keep_partition_by_columns = true").await;
+    for format in ["arrow", "csv"] {
+        let rows = "SELECT * FROM (VALUES (1, 10), (2, 20)) AS t(day, a)";
+        run(
+            &context,
+            &format!("COPY ({rows}) TO '{place}/{format}/' STORED AS {format} PARTITIONED BY (day)"),
+        )
+        .await;
+        let message = error(&context, &format!("SELECT a FROM '{place}/{format}/'")).await;
+        assert!(message.contains("day"), "{format}: {message}");
     }
 }

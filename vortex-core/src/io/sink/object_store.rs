@@ -63,6 +63,7 @@ pub struct ObjectSink {
 #[derive(Debug, Default)]
 struct Upload {
     started: Option<Box<dyn MultipartUpload>>,
+    path: Path,
     parts: JoinSet<StoreResult<()>>,
     /// Number of parts sent, whether they have arrived or not.
     sent: usize,
@@ -72,7 +73,13 @@ struct Upload {
 impl Upload {
     async fn start(store: Arc<dyn ObjectStore>, path: Path) -> StoreResult<Self> {
         let started = store.put_multipart(&path).await?;
-        Ok(Self { started: Some(started), parts: JoinSet::new(), sent: 0, runtime: Some(Handle::current()) })
+        Ok(Self {
+            started: Some(started),
+            path,
+            parts: JoinSet::new(),
+            sent: 0,
+            runtime: Some(Handle::current()),
+        })
     }
 
     /// Makes the object visible, or removes all parts.
@@ -99,10 +106,12 @@ impl Upload {
     /// Starts to abort, as a task; `None` if there is nothing to abort.
     fn start_abort(&mut self) -> Option<JoinHandle<StoreResult<()>>> {
         let (mut upload, mut parts) = (self.started.take()?, std::mem::take(&mut self.parts));
+        let path = self.path.clone();
         let abort = async move {
             parts.shutdown().await;
             let aborted = upload.abort().await;
-            aborted.inspect_err(|error| tracing::warn!(%error, "failed to remove the parts of an upload"))
+            aborted
+                .inspect_err(|error| tracing::warn!(%path, %error, "failed to remove the parts of an upload"))
         };
         Some(self.runtime.as_ref()?.spawn(abort))
     }

@@ -14,13 +14,27 @@ mod physical;
 mod presented;
 
 use std::cell::OnceCell;
+use std::sync::Arc;
 
-use arrow::datatypes::{FieldRef, Fields};
-use datafusion_common::HashMap;
+use arrow::datatypes::{FieldRef, Fields, SchemaRef};
+use datafusion_common::{HashMap, Result};
 
 pub use merge::merge;
 pub(crate) use physical::physical;
 pub(crate) use presented::{with_nullable_fields, with_strings};
+
+/// The fields without those that `leaves_out`.
+///
+/// # Errors
+/// None: only fields that exist are projected.
+pub(crate) fn without(schema: &SchemaRef, leaves_out: impl Fn(&str) -> bool) -> Result<SchemaRef> {
+    let kept: Vec<usize> =
+        (0..schema.fields().len()).filter(|at| !leaves_out(schema.field(*at).name())).collect();
+    match kept.len() == schema.fields().len() {
+        true => Ok(Arc::clone(schema)),
+        false => Ok(Arc::new(schema.project(&kept)?)),
+    }
+}
 
 /// The fields of a struct, to be matched with those of another one.
 struct ByName<'a> {

@@ -13,7 +13,7 @@ use object_store::{ObjectMeta, ObjectStore as _, ObjectStoreExt as _};
 use tempfile::TempPath;
 use url::Url;
 use vortex_core::io::object_name;
-use vortex_datafusion::{listing_url, local_path};
+use vortex_datafusion::{if_folder, listing_url, local_path};
 
 use crate::failure::{Failure, Outcome};
 use crate::formats::Format;
@@ -62,6 +62,8 @@ pub(super) async fn find(
     {
         return Err(Failure::error(format!("{place}: is neither a file nor a folder")));
     }
+    stores.prepare(url.as_ref(), &[]).await.map_err(|error| at_place(error.into()))?;
+    let url = if_folder(url, state).await.map_err(|error| at_place(error.into()))?;
     let mut objects = objects(stores, state, &url).await.map_err(at_place)?;
     if objects.is_empty() {
         return Err(Failure::error(format!("{place}: there is no such file, or the folder is empty")));
@@ -107,7 +109,6 @@ pub(super) async fn find(
 }
 
 async fn objects(stores: &Stores, state: &SessionState, url: &ListingTableUrl) -> Outcome<Vec<ObjectMeta>> {
-    stores.prepare(url.as_ref(), &[]).await?;
     let store = stores.get_store(url.as_ref())?;
     if matches!(url.scheme(), "http" | "https") && !url.is_collection() {
         // If the file does not exist, DataFusion would ask for a list, which web servers do not have.
@@ -140,7 +141,7 @@ fn file_url(path: &Path) -> Option<ListingTableUrl> {
 }
 
 /// Whether a folder of a path is named after a value: `day=1/`.
-fn names_values(path: &Path) -> bool {
+pub(super) fn names_values(path: &Path) -> bool {
     let folders = path.parent().into_iter().flat_map(Path::components);
     folders.filter_map(|folder| folder.as_os_str().to_str()).any(|name| name.contains('='))
 }

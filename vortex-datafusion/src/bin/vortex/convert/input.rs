@@ -5,6 +5,7 @@
 //! files that differ, rows that are to be sorted.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -211,7 +212,8 @@ impl Reader {
             plan = in_given_order(plan, files)?;
             // A table that knew of the limit would leave out files, and not the last ones of those that are given.
             if let Some(rows) = limit {
-                plan = Arc::new(GlobalLimitExec::new(plan, 0, Some(rows)));
+                let limited = plan.with_fetch(Some(rows)).unwrap_or(plan);
+                plan = Arc::new(GlobalLimitExec::new(limited, 0, Some(rows)));
             }
         }
         let known = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::default()).ok();
@@ -260,20 +262,17 @@ impl Reader {
                 let message = "is not in a folder named after a value, unlike other files";
                 return Err(Failure::Usage(format!("{}: {message}", file.name)));
             }
+            check_folders(files)?;
             let extension = if files.iter().all(has_extension) { extension.as_str() } else { "" };
             let config = ListingTableConfig::new_with_multi_paths(folders)
                 .with_listing_options(options.with_file_extension(extension))
                 .infer_partitions_from_path(&state)
-                .await?
-                .infer_schema(&state)
                 .await?;
             if let Some(options) = &config.options {
                 check_values(&options.table_partition_cols, &schemas, format)?;
             }
-            let Some(inferred) = config.file_schema.clone() else {
-                return Ok((ListingTable::try_new(config)?, Times::default()));
-            };
-            let (schema, times) = to_read(&inferred, format);
+            let merged = merge_schemas(&wanted.of_schemas(schemas, format)).map_err(without_table)?;
+            let (schema, times) = to_read(&merged, format);
             return Ok((ListingTable::try_new(config.with_schema(Arc::new(schema)))?, times));
         }
         let options = options.with_file_extension("");
@@ -293,6 +292,36 @@ fn to_read(inferred: &Schema, format: Format) -> (Schema, Times) {
         Format::Csv => Times::of(&text_if_empty(inferred)),
         _ => (inferred.clone(), Times::default()),
     }
+}
+
+/// Checks that all files are in folders named after values of the same columns: DataFusion would leave out the others.
+fn check_folders(files: &[Found]) -> Outcome {
+    let columns = |file: &Found| -> Vec<String> {
+        let folders = file.relative.parent().into_iter().flat_map(Path::components);
+        let names = folders.filter_map(|folder| folder.as_os_str().to_str());
+        names.map_while(|name| Some(name.split_once('=')?.0.to_owned())).collect()
+    };
+    let Some(first) = files.first() else { return Ok(()) };
+    let expected = columns(first);
+    for file in files {
+        let found = columns(file);
+        if found.is_empty() {
+            return Err(Failure::Usage(format!(
+                "{}: folders named after values are behind one that is not; convert that folder by itself",
+                file.name
+            )));
+        }
+        if found != expected {
+            return Err(Failure::Usage(format!(
+                "{}: is in folders of values of {}, and {} in those of {}; convert them one after the other",
+                file.name,
+                found.join(", "),
+                first.name,
+                expected.join(", ")
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Checks that no file has a column of the same name as the values in the names of folders.
