@@ -13,8 +13,8 @@ use crate::error::ResultExt as _;
 use crate::stats::compute::Summary;
 use crate::wire::WriteNode;
 
-/// Target for the decoded bytes of a chunk: with half of it, the tables that the tokens of text take in each chunk make
-/// the text columns of TPC-H 7 % larger, and LIKE on them slower; single rows read little less.
+/// Target for the decoded bytes of a chunk. With half of it, the tables that tokens of text take in each chunk make the
+/// text columns of TPC-H 7 % larger, and single rows read little less.
 const CHUNK_BYTES: usize = 2 << 20;
 /// Decoded bytes above which a chunk is cut shorter than a zone.
 const MAX_CHUNK_BYTES: usize = 8 << 20;
