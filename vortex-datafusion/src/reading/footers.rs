@@ -1,7 +1,8 @@
 //! The cache of footers between queries, which is DataFusion's cache of file metadata.
 //!
 //! An entry is valid for one version of an object in one store, identified by its size, modification time and, if the
-//! store provides one, e-tag, and for the limits that it was opened with. The size of an entry is that of the parsed footer, not of its bytes in the file.
+//! store provides one, e-tag, and for the limits that it was opened with. The size of an entry is that of the parsed
+//! footer, not of its bytes in the file.
 //!
 //! DataFusion keeps entries by path, whatever the store. If several stores have an object of one path, as those of several
 //! customers may, the first one has the entry of that path, and each of the others an entry that is named after its

@@ -141,7 +141,7 @@ fn file_url(path: &Path) -> Option<ListingTableUrl> {
 }
 
 /// Whether a folder of a path is named after a value: `day=1/`.
-pub(super) fn names_values(path: &Path) -> bool {
+fn names_values(path: &Path) -> bool {
     let folders = path.parent().into_iter().flat_map(Path::components);
     folders.filter_map(|folder| folder.as_os_str().to_str()).any(|name| name.contains('='))
 }
