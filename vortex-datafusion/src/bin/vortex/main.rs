@@ -10,6 +10,7 @@
 //! Exit status: 0 for success, 1 for an error, which is reported in one line on stderr, 2 for wrong usage, 128
 //! and the number of the signal if one ended it. It is not an error if a reader closes the pipe early.
 
+mod allocator;
 mod convert;
 mod failure;
 mod formats;
@@ -80,6 +81,7 @@ enum Command {
 const STACK_BYTES: [usize; 2] = [64 << 20, 16 << 20];
 
 fn main() -> ExitCode {
+    allocator::keep_freed_memory();
     exit_quietly_on_closed_pipe();
     // Prints help, or an error of usage with status 2.
     let arguments = Arguments::parse();
