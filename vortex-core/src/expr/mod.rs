@@ -208,7 +208,7 @@ impl Expr {
         }
     }
 
-    /// Visits the columns that the expression reads, once per occurrence.
+    /// Visits the columns that the expression reads, once per occurrence, but not those of dynamic filters.
     pub fn visit_columns(&self, visit: &mut dyn FnMut(&FieldPath)) {
         match self {
             Expr::Literal(_) | Expr::Dynamic(_) => {}
@@ -233,6 +233,16 @@ impl Expr {
         }
     }
 
+    /// Whether a part of the expression must be combined with others by AND only.
+    pub(crate) fn is_for_and_only(&self) -> bool {
+        match self {
+            Expr::Dynamic(_) | Expr::InTurn(_) => true,
+            Expr::And(parts) | Expr::Or(parts) => parts.iter().any(Expr::is_for_and_only),
+            Expr::Not(inner) => inner.is_for_and_only(),
+            Expr::Literal(_) | Expr::Field(..) | Expr::Rows(_) => false,
+        }
+    }
+
     /// Whether the caller evaluates a part of the expression.
     pub(crate) fn has_row_predicate(&self) -> bool {
         match self {
@@ -246,7 +256,8 @@ impl Expr {
         }
     }
 
-    /// The distinct columns that the expression reads, in order of first use.
+    /// The distinct columns that the expression reads, in order of first use, without those that its dynamic filters may
+    /// read: see [`DynamicFilter::columns`].
     pub fn columns(&self) -> Vec<FieldPath> {
         let mut columns = Vec::new();
         self.visit_columns(&mut |path| {

@@ -18,16 +18,21 @@ pub(super) struct Conjunct {
 /// The conjuncts of the filter of a scan, and the columns that they read.
 ///
 /// # Errors
-/// If a column does not exist or does not fit its constant, or if a dynamic filter is below an OR or a
-/// NOT.
+/// If a column does not exist or does not fit its constant, or if a dynamic filter or parts in turn are below an OR or
+/// a NOT.
 pub(super) fn resolve(scan: &ScanBuilder) -> Result<(Vec<Conjunct>, HashMap<FieldPath, Column>)> {
     let filter = scan.filter.clone().unwrap_or(Expr::Literal(Some(true)));
     let mut found = HashMap::new();
     let mut conjuncts = Vec::new();
     for expr in filter.conjuncts() {
-        if !matches!(expr, Expr::Dynamic(_)) && expr.has_dynamic_filter() {
+        let parts = match &expr {
+            Expr::Dynamic(_) => &[],
+            Expr::InTurn(parts) => parts.as_slice(),
+            other => std::slice::from_ref(other),
+        };
+        if parts.iter().any(Expr::is_for_and_only) {
             return Err(Error::invalid(format!(
-                "a dynamic filter must be combined with others by AND only: {expr}"
+                "dynamic filters, and parts in turn, must be combined with others by AND only: {expr}"
             )));
         }
         let columns = expr.columns();

@@ -103,6 +103,23 @@ async fn parts_in_turn_read_only_rows_that_passed_those_before_them() {
 }
 
 #[tokio::test]
+async fn parts_in_turn_are_refused_where_unknown_and_false_differ() {
+    let file = VortexFile::open_path(lineitem()).await.unwrap();
+    let in_turn = || Expr::InTurn(vec![column("l_orderkey").gt(1)]);
+    let others = [
+        Expr::Not(Box::new(in_turn())),
+        in_turn().or(column("l_comment").is_null()),
+        Expr::InTurn(vec![column("l_comment").is_null(), Expr::Not(Box::new(in_turn()))]),
+    ];
+    for filter in others {
+        let error = file.scan().with_filter(filter.clone()).aggregate().await.unwrap_err().to_string();
+        assert!(error.contains("combined with others by AND only"), "{filter}: {error}");
+    }
+    let combined = in_turn().and(column("l_comment").is_null());
+    assert_eq!(file.scan().with_filter(combined).aggregate().await.unwrap().row_count, 0);
+}
+
+#[tokio::test]
 async fn a_panic_is_not_the_end_of_the_rows() {
     let file = VortexFile::open_path(lineitem()).await.unwrap();
     let last = *keys(&file).await.last().unwrap();
