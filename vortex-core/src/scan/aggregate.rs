@@ -62,7 +62,7 @@ impl Totals {
     /// Leaves out the rows of a split that change nothing. If statistics state all that is wanted of it, that is added,
     /// and no row is left. Returns the number of rows left out. If the filter is `decided`, all live rows pass it.
     pub(super) fn answer(&self, plan: &Plan, zone_maps: &ZoneMaps, split: &mut Split, decided: bool) -> u64 {
-        if !plan.prune || self.measures.is_empty() {
+        if !plan.prune {
             return 0;
         }
         let all_pass = decided && split.live.is_all();

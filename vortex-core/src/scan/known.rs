@@ -63,7 +63,8 @@ impl Known {
     }
 
     fn new(columns: Vec<Option<Aggregate>>) -> Self {
-        Self(columns.iter().any(Option::is_some).then(|| columns.into()))
+        let is_useful = columns.is_empty() || columns.iter().any(Option::is_some);
+        Self(is_useful.then(|| columns.into()))
     }
 
     /// Whether the aggregates of the projected column at this position are known.

@@ -48,6 +48,12 @@ async fn a_scan_of_2_to_the_48_rows_starts_at_once() {
 }
 
 #[tokio::test]
+async fn rows_are_counted_without_looking_at_2_to_the_48_of_them() {
+    let counted = vast().await.with_projection([] as [&str; 0]).aggregate().await.unwrap();
+    assert_eq!(counted.row_count, ROWS);
+}
+
+#[tokio::test]
 async fn the_last_of_2_to_the_48_rows_is_found_at_once() {
     let rows = collect(vast().await.with_row_indices([7, ROWS - 1])).await.unwrap();
     assert_eq!(rows.num_rows(), 2);
