@@ -12,7 +12,6 @@ use prost::Message as _;
 use crate::dtype::{DType, PType, StructType};
 use crate::stats::text_bounds::MAX_BOUND_BYTES;
 use crate::stats::{is_float, sum_dtype};
-use crate::{Error, Result};
 
 /// The content of a column of a zone table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,14 +99,10 @@ pub(crate) fn bounded(dtype: &DType) -> StructType {
     StructType::new([("bound".into(), dtype.with_nullable(true)), ("unknown".into(), DType::Bool(false))])
 }
 
-/// Reads the metadata of `vortex.stats`, for a column of type `dtype`: rows per zone, and columns.
-///
-/// # Errors
-/// If it is too short.
-pub(super) fn read_stats(metadata: &[u8], dtype: &DType) -> Result<(u64, Columns)> {
-    let Some((zone_len, bits)) = metadata.split_first_chunk::<4>() else {
-        return Err(Error::corrupt("metadata is too short"));
-    };
+/// Reads the metadata of `vortex.stats`, for a column of type `dtype`: rows per zone, and columns; `None` if it is too
+/// short.
+pub(super) fn read_stats(metadata: &[u8], dtype: &DType) -> Option<(u64, Columns)> {
+    let (zone_len, bits) = metadata.split_first_chunk::<4>()?;
     let is_present = |number: usize| bits.get(number / 8).is_some_and(|byte| byte >> (number % 8) & 1 == 1);
     let mut columns = Columns::new();
     for (_, column) in NUMBERED.into_iter().enumerate().filter(|(number, _)| is_present(*number)) {
@@ -122,7 +117,7 @@ pub(super) fn read_stats(metadata: &[u8], dtype: &DType) -> Result<(u64, Columns
             _ => columns.extend(column.of(dtype)),
         }
     }
-    Ok((u64::from(u32::from_le_bytes(*zone_len)), columns))
+    Some((u64::from(u32::from_le_bytes(*zone_len)), columns))
 }
 
 /// The metadata of `vortex.stats`, whose columns are ordered by the numbers of their statistics.
@@ -213,6 +208,13 @@ pub(crate) fn write_zoned(zone_len: u32, columns: &[ZoneColumn]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn metadata_that_is_too_short_describes_no_table() {
+        let metadata = write_stats(8192, &[ZoneColumn::NullCount]);
+        assert!(read_stats(&metadata, &DType::Bool(true)).is_some());
+        assert!((0..4).all(|len| read_stats(&metadata[..len], &DType::Bool(true)).is_none()));
+    }
 
     #[test]
     fn metadata_is_what_released_writers_write() {

@@ -106,7 +106,7 @@ impl LayoutKind for Stats {
     }
 
     fn load(&self, node: &LayoutNode) -> Result<LayoutRef> {
-        load(node, ids::STATS, Some(metadata::read_stats(node.metadata(), node.dtype())?))
+        load(node, ids::STATS, metadata::read_stats(node.metadata(), node.dtype()))
     }
 }
 
