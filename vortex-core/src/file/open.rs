@@ -103,6 +103,27 @@ impl OpenOptions {
         self.read(&source).await.at(|| source.name().to_owned())
     }
 
+    /// As [`open`](Self::open), for a file on a local disk.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn open_path(&self, path: impl AsRef<Path>) -> Result<VortexFile> {
+        let path = path.as_ref().to_path_buf();
+        let file = runtime()?.spawn_blocking(|| LocalFile::open(path)).await;
+        self.open(Arc::new(file.map_err(|error| Error::External(error.into()))??)).await
+    }
+
+    /// As [`open`](Self::open), for callers outside of asynchronous code; blocks the thread. The
+    /// reading is done on a thread with a runtime of its own.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_blocking(&self, source: Arc<dyn ReadAt>) -> Result<VortexFile> {
+        let options = self.clone();
+        let open = || async move { options.open(source).await };
+        block_on_thread("vortex-open", Builder::new_current_thread(), open)
+    }
+
     /// Parses the description of a file that is entirely in memory. With
     /// [checksums](Self::with_checksums), it is verified, as are segments that scans read later.
     ///
@@ -220,9 +241,7 @@ impl VortexFile {
     /// # Errors
     /// As [`open`](Self::open).
     pub async fn open_path(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref().to_path_buf();
-        let file = runtime()?.spawn_blocking(|| LocalFile::open(path)).await;
-        Self::open(Arc::new(file.map_err(|error| Error::External(error.into()))??)).await
+        OpenOptions::new().open_path(path).await
     }
 
     /// As [`open`](Self::open), for callers outside of asynchronous code; blocks the thread. The
@@ -231,7 +250,7 @@ impl VortexFile {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_blocking(source: Arc<dyn ReadAt>) -> Result<Self> {
-        block_on_thread("vortex-open", Builder::new_current_thread(), || Self::open(source))
+        OpenOptions::new().open_blocking(source)
     }
 
     /// Creates a file whose description is already known, without reading.
