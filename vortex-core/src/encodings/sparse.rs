@@ -55,9 +55,11 @@ impl Encoding for Sparse {
         let message = message.ok_or_else(|| Error::corrupt("sparse values without patches"))?;
         node.expect_buffers(1)?;
         node.expect_children(message.child_count())?;
+        // Both are requested before an error of one of them is returned.
+        let (fill, patches) = (node.buffer(0), Patches::load(node, &message, 0, node.dtype()));
         Ok(Arc::new(SparseArray {
-            fill: node.scalar(&node.buffer(0)?, node.dtype())?,
-            patches: Patches::load(node, &message, 0, node.dtype())?,
+            fill: node.scalar(&fill?, node.dtype())?,
+            patches: patches?,
             len: node.len(),
             limits: *node.limits(),
         }))

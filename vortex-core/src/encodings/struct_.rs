@@ -54,21 +54,18 @@ impl Encoding for Struct {
                 )));
             }
         };
-        let validity = match first {
-            0 => None,
-            _ if node.dtype().is_nullable() => Some(node.child(0, &DType::Bool(false), node.len())?),
-            _ => {
-                return Err(Error::corrupt(format!("validity under the non-nullable type {}", node.dtype())));
-            }
-        };
-        let fields = types.dtypes().iter().enumerate();
+        if first == 1 && !node.dtype().is_nullable() {
+            return Err(Error::corrupt(format!("validity under the non-nullable type {}", node.dtype())));
+        }
         // All are requested before an error of one of them is returned.
+        let validity = (first == 1).then(|| node.child(0, &DType::Bool(false), node.len()));
+        let fields = types.dtypes().iter().enumerate();
         let fields: Vec<_> = fields.map(|(at, dtype)| node.child(first + at, dtype, node.len())).collect();
         Ok(Arc::new(Fields {
             dtype: node.dtype().clone(),
             len: node.len(),
             fields: fields.into_iter().collect::<Result<_>>()?,
-            validity,
+            validity: validity.transpose()?,
             limits: *node.limits(),
         }))
     }
