@@ -20,14 +20,16 @@ use crate::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Nesting of dtypes, layouts, array nodes and scalars; 64 by default.
+    /// Nesting of dtypes, layouts, array nodes and scalars, in tables of the file, of which each level of a dtype takes two;
+    /// 64 by default.
     pub max_depth: u32,
     /// Nodes of one array tree or one scalar, counted with repetition; 1,000,000 by default.
     pub max_nodes: u32,
     /// Nodes of the layout tree, counted with repetition; 8,000,000 by default, but at most as many as the bytes
-    /// of the tree can hold without nodes that have several parents.
+    /// of the tree can hold without nodes that have several parents. Also the tables of each other description in the
+    /// file, such as its dtype.
     pub max_layouts: u32,
-    /// Fields of all structs of the file's dtype together; 1,000,000 by default.
+    /// Types in the file's dtype: fields of all structs, elements of lists, and the dtype itself; 1,000,000 by default.
     pub max_columns: u32,
     /// Rows of the file; 2^48 by default.
     pub max_rows: u64,

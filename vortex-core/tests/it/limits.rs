@@ -50,6 +50,13 @@ async fn cases() -> Vec<Case> {
         // 24 columns and the root.
         case("max_columns", |n| Limits::new().with_max_columns(n), of_release("lowcard.vortex"), 25),
         case("max_rows", |n| Limits::new().with_max_rows(n.into()), of_release("lowcard.vortex"), 2000),
+        // The numbers of two of the ten rows, which are decoded in no more than eight parts.
+        case(
+            "max_decoded_bytes",
+            |n| Limits::new().with_max_decoded_bytes(n.into()),
+            wide_rows().await,
+            1600,
+        ),
         // The numbers, and a byte for each of the list and the row.
         case("max_row_bytes", |n| Limits::new().with_max_row_bytes(n.into()), wide_rows().await, 802),
     ]
