@@ -9,7 +9,7 @@ use arrow::buffer::BooleanBuffer;
 use crate::kernels::simd::{Vectorized, vectorized};
 
 /// A mask with at most one live row in so many consists of positions, which then take no more memory than bits.
-const FEW: usize = 64;
+const MIN_ROWS_PER_POSITION: usize = 64;
 
 /// A mask that marks the live rows of a row range. Masks with all rows or no row live take no memory, and those with few
 /// live rows only memory for these, however many rows there are.
@@ -100,15 +100,15 @@ impl Mask {
         match bits.count_set_bits() {
             0 => Self::none(len),
             count if count == len => Self::all(len),
-            count if count <= len / FEW => Self::of_few(len, bits.set_indices().collect()),
+            count if count <= len / MIN_ROWS_PER_POSITION => Self::of_few(len, bits.set_indices().collect()),
             true_count => Self { rows: Rows::Bits(bits), len, true_count },
         }
     }
 
-    /// The rows at these positions, in ascending order; at most one in [`FEW`].
+    /// The rows at these positions, in ascending order; at most one in [`MIN_ROWS_PER_POSITION`].
     fn of_few(len: usize, indices: Vec<usize>) -> Self {
         let true_count = indices.len();
-        debug_assert!(true_count <= len / FEW, "{true_count} of {len} rows are not few");
+        debug_assert!(true_count <= len / MIN_ROWS_PER_POSITION, "{true_count} of {len} rows are not few");
         match true_count {
             0 => Self::none(len),
             _ => Self { rows: Rows::Few(indices.into()), len, true_count },
@@ -130,7 +130,8 @@ impl Mask {
     pub fn from_indices(len: usize, indices: impl IntoIterator<Item = usize>) -> Self {
         let check = |index: usize| assert!(index < len, "row {index} of a mask of {len}");
         let mut indices = indices.into_iter();
-        let mut few: Vec<usize> = indices.by_ref().take(len / FEW).inspect(|index| check(*index)).collect();
+        let mut few: Vec<usize> =
+            indices.by_ref().take(len / MIN_ROWS_PER_POSITION).inspect(|index| check(*index)).collect();
         let Some(next) = indices.next() else {
             if !few.is_sorted_by(|a, b| a < b) {
                 few.sort_unstable();
@@ -153,7 +154,7 @@ impl Mask {
     /// If one reaches past the end.
     pub(crate) fn from_runs(len: usize, runs: impl Iterator<Item = Range<usize>> + Clone) -> Self {
         let count: usize = runs.clone().map(|run| run.len()).sum();
-        if count <= len / FEW {
+        if count <= len / MIN_ROWS_PER_POSITION {
             return Self::from_indices(len, runs.flatten());
         }
         let mut bits = BooleanBufferBuilder::new(len);

@@ -15,7 +15,7 @@ fn widen(integer: impl ArrowNativeType) -> u64 {
 
 /// With fewer integers per target than this, all are decoded: decoding whole blocks takes less time than
 /// a few single values.
-const FEW: usize = 512;
+const MIN_INTEGERS_PER_TARGET: usize = 512;
 
 /// Number of integers among which each step of a search decides. More steps would decode fewer of them, but
 /// each has a cost of its own.
@@ -47,7 +47,7 @@ pub(crate) fn search(sorted: &EncodedRef, targets: &[u64]) -> Result<Vec<Result<
         return Ok(Vec::new());
     }
     let is_decoded = DECODED.contains(&sorted.encoding());
-    if targets.len() >= len / FEW || is_decoded || is_sequential(sorted) {
+    if targets.len() >= len / MIN_INTEGERS_PER_TARGET || is_decoded || is_sequential(sorted) {
         let decoded = sorted.decode(&data_type(sorted.dtype())?)?;
         return match_integer!(sorted.dtype().ptype()?, |T| {
             let all = decoded.as_primitive::<T>().values();
@@ -140,8 +140,14 @@ mod tests {
     #[test]
     fn finds_what_a_search_of_all_finds() {
         let mut next = random(3);
-        for (len, most) in [(0, 1), (1, 5), (65, 9), (5000, 20_000), (30 * FEW, 100_000), (30 * FEW + 7, 50)]
-        {
+        for (len, most) in [
+            (0, 1),
+            (1, 5),
+            (65, 9),
+            (5000, 20_000),
+            (30 * MIN_INTEGERS_PER_TARGET, 100_000),
+            (30 * MIN_INTEGERS_PER_TARGET + 7, 50),
+        ] {
             let mut sorted: Vec<u32> = (0..len).map(|_| (next() % most) as u32).collect();
             sorted.sort_unstable();
             let arrays = arrays(&sorted);
@@ -176,7 +182,7 @@ mod tests {
     #[test]
     fn integers_that_fall_are_no_reason_to_panic() {
         let mut next = random(4);
-        let unsorted: Vec<u32> = (0..6 * FEW).map(|_| (next() % 70_000) as u32).collect();
+        let unsorted: Vec<u32> = (0..6 * MIN_INTEGERS_PER_TARGET).map(|_| (next() % 70_000) as u32).collect();
         let arrays = arrays(&unsorted);
         for _ in 0..20 {
             let targets = targets(&mut next, 5, 71_000);

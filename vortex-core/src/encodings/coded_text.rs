@@ -32,7 +32,7 @@ pub(crate) struct TextParts {
 const MAX_NEEDLES: usize = 8;
 
 /// Taking at most one in so many offsets or codes is faster than decoding all of them. Tests have fewer rows.
-pub(super) const FEW: usize = if cfg!(any(test, fuzzing)) { 16 } else { 64 };
+pub(super) const MIN_PER_TAKEN: usize = if cfg!(any(test, fuzzing)) { 16 } else { 64 };
 
 /// Rows of codes.
 pub(super) trait CodedRows {
@@ -133,7 +133,7 @@ impl Places {
     pub(super) fn of(all: &EncodedRef, chosen: Chosen<'_>, end: usize) -> Result<Self> {
         let what = "codes offsets";
         let mut runs = chosen.runs();
-        if chosen.len().saturating_add(runs.len()) > all.len() / FEW {
+        if chosen.len().saturating_add(runs.len()) > all.len() / MIN_PER_TAKEN {
             return Ok(Self { offsets: decode_offsets(all, what, end)?, runs });
         }
         let needed = runs.iter().flat_map(|run| run.start..=run.end).map(|at| at as u64);

@@ -15,7 +15,7 @@ use crate::once::get_or_try_init;
 use crate::scalar::{Scalar, array_of};
 
 /// Up to this many constants, comparing with each of them is faster than looking values up.
-const FEW: usize = 4;
+const MAX_COMPARED: usize = 4;
 
 /// The list of an IN or NOT IN. Nulls follow the rules of SQL: with a null in the list, the outcome is
 /// unknown for every value that is not found.
@@ -141,7 +141,7 @@ impl InList {
 
     /// Which rows equal one of the constants; null rows are arbitrary.
     fn found(&self, array: &ArrayRef) -> Result<BooleanBuffer> {
-        if self.values.len() <= FEW {
+        if self.values.len() <= MAX_COMPARED {
             return self.compare_each(array);
         }
         let lookup = || Ok(Lookup::of(&self.to_arrow(array.data_type())?).map(Arc::new));

@@ -16,7 +16,7 @@ use super::gather::{Key, in_range};
 const LANES: usize = 4;
 
 /// Rows are read byte by byte only if they have at most one in so many codes: decoding all of them is faster otherwise.
-const FEW: usize = 16;
+const MIN_CODES_PER_ROW: usize = 16;
 
 /// Number of transitions that are copied in the time of finding one out.
 const COPIED: usize = 16;
@@ -62,7 +62,7 @@ impl<K: Key, F: Fn(usize) -> ([u8; 16], usize)> Coded<'_, K, F> {
         let rows = self.offsets.len() - 1;
         let is_among = |row| among.is_none_or(|among| among.value(row));
         Some(match (self.transitions(automaton, read_count), among) {
-            (None, _) if read_count > (last - first) / FEW => return None,
+            (None, _) if read_count > (last - first) / MIN_CODES_PER_ROW => return None,
             (None, _) => {
                 BooleanBuffer::collect_bool(rows, |row| is_among(row) && self.accepts(automaton, row))
             }

@@ -42,7 +42,7 @@ const BYTES_PER_VALUE: u64 = 8 << 10;
 /// individually even from short segments: to find them in splits takes time, too. Of the table of the benchmarks, one row
 /// in 130 takes as long in either way for up to five columns, and half as long for all 105; one in 2,000 takes half and a
 /// seventh. It is also faster if the operating system has to read from a disk.
-const FEW: u64 = 128;
+const MIN_ROWS_PER_WANTED: u64 = 128;
 
 /// Maximum number of rows fetched together.
 const ROWS_AT_ONCE: usize = 1024;
@@ -90,7 +90,7 @@ fn fetches_singly(plan: &Plan, rows: &[u64], range: &Range<u64>) -> Result<bool>
     }
     let splits = rows.chunk_by(|a, b| a / plan.split_step == b / plan.split_step).count() as u64;
     let among = splits.saturating_mul(plan.split_step).min(plan.file.row_count());
-    let are_few = count.saturating_mul(FEW) < among && !plan.table().has_whole();
+    let are_few = count.saturating_mul(MIN_ROWS_PER_WANTED) < among && !plan.table().has_whole();
     Ok(are_few || (is_likely && exceed_rows(plan, range, count)?))
 }
 
@@ -136,7 +136,8 @@ async fn gather_batch(plan: &Arc<Plan>, rows: Arc<[u64]>) -> Result<RecordBatch>
     let per_task = count.div_ceil(cpus * TASKS_PER_CPU).max(1);
     let tasks = (0..count).step_by(per_task).map(|first| {
         let columns = first..(first + per_task).min(count);
-        Owned::spawn(fetch_columns(Arc::clone(plan), columns, Arc::clone(&rows), 0, u64::MAX))
+        let all = Portion { columns, rows: Arc::clone(&rows), held: 0, twice: None };
+        Owned::spawn(fetch(Arc::clone(plan), all))
     });
     let columns: Vec<Vec<ArrayRef>> =
         futures::stream::iter(tasks).buffered(cpus * TASKS_PER_CPU).try_collect().await?;
@@ -148,40 +149,58 @@ async fn gather_batch(plan: &Arc<Plan>, rows: Arc<[u64]>) -> Result<RecordBatch>
     Ok(RecordBatch::try_new_with_options(Arc::clone(&plan.schema), columns, &options)?)
 }
 
-/// Fetches the rows of some projected columns; in halves, if this takes too much at once. Halves are kept until they
-/// are joined: of the rows before these, `held` bytes are. Of the same columns, twice as many rows would have taken
-/// `before` bytes.
-fn fetch_columns(
-    plan: Arc<Plan>,
+/// Some of the rows of some projected columns.
+struct Portion {
     columns: Range<usize>,
     rows: Arc<[u64]>,
+    /// Bytes of the rows before these that are held until both are joined.
     held: u64,
-    before: u64,
-) -> BoxFuture<'static, Result<Vec<ArrayRef>>> {
+    /// The bytes that twice as many rows of the same columns would have taken, if it was too much.
+    twice: Option<u64>,
+}
+
+impl Portion {
+    fn is_divisible(&self) -> bool {
+        self.columns.len() > 1 || self.rows.len() > 1
+    }
+
+    /// Whether half of the rows, or of the columns, may take fewer bytes than these. Of segments that are only read as a
+    /// whole, parts of rows take about as much: they would fetch the same again and again.
+    fn shrinks(&self, bytes: u64) -> bool {
+        let is_as_much = self.twice.is_some_and(|twice| (twice / 4 * 3..=twice).contains(&bytes));
+        self.columns.len() > 1 || !is_as_much
+    }
+}
+
+/// Fetches a portion; in halves, if this takes too much at once.
+fn fetch(plan: Arc<Plan>, portion: Portion) -> BoxFuture<'static, Result<Vec<ArrayRef>>> {
     async move {
-        match fetch_at_once(&plan, &columns, &rows, before).await? {
-            Fetched::All(fetched) if held > 0 => {
-                let bytes = usize::try_from(held.saturating_add(held_bytes(&fetched))).unwrap_or(usize::MAX);
-                plan.table().limits.decoded_bytes(bytes, 1)?;
+        match fetch_at_once(&plan, &portion).await? {
+            Fetched::All(fetched) if portion.held > 0 => {
+                let bytes = portion.held.saturating_add(held_bytes(&fetched));
+                plan.table().limits.decoded_bytes(usize::try_from(bytes).unwrap_or(usize::MAX), 1)?;
                 Ok(fetched)
             }
             Fetched::All(fetched) => Ok(fetched),
-            Fetched::TooMuch(bytes) => fetch_halves(plan, columns, rows, held, bytes).await,
+            Fetched::ExceedsLimits => fetch_halves(plan, portion, None).await,
+            Fetched::TooMuch(bytes) => fetch_halves(plan, portion, Some(bytes)).await,
         }
     }
     .boxed()
 }
 
-/// The outcome of fetching all rows at once.
+/// The outcome of fetching a portion at once.
 enum Fetched {
     All(Vec<ArrayRef>),
-    /// The rows exceed the limits, or would take so many bytes, more than a task may hold. Parts of them may take less.
+    /// It exceeds the limits; its halves may not.
+    ExceedsLimits,
+    /// It would take so many bytes, more than a task may hold; its halves may take less.
     TooMuch(u64),
 }
 
-/// As [`fetch_columns`], but not in halves.
-async fn fetch_at_once(plan: &Plan, columns: &Range<usize>, rows: &[u64], before: u64) -> Result<Fetched> {
-    let is_divisible = columns.len() > 1 || rows.len() > 1;
+/// As [`fetch`], but not in halves.
+async fn fetch_at_once(plan: &Plan, portion: &Portion) -> Result<Fetched> {
+    let (columns, rows) = (&portion.columns, &portion.rows);
     let mut have = PieceSet::new(plan.table(), plan.file.trees());
     if let Some(contents) = plan.file.source().contents() {
         have = have.with_contents(contents.into());
@@ -190,8 +209,8 @@ async fn fetch_at_once(plan: &Plan, columns: &Range<usize>, rows: &[u64], before
     let (mut shares, mut held) = (Vec::new(), 0);
     for _ in 0..MAX_ROUNDS {
         match attempt_all(plan, columns, rows, &have, &mut decoded) {
-            Err(error) if is_divisible && matches!(error.root(), Error::LimitExceeded(_)) => {
-                return Ok(Fetched::TooMuch(u64::MAX));
+            Err(error) if portion.is_divisible() && matches!(error.root(), Error::LimitExceeded(_)) => {
+                return Ok(Fetched::ExceedsLimits);
             }
             attempted => attempted?,
         }
@@ -204,10 +223,7 @@ async fn fetch_at_once(plan: &Plan, columns: &Range<usize>, rows: &[u64], before
         held += range_bytes + byte_len(plan.table(), &whole)?;
         let granted = plan.memory.take(bytes);
         let most = if granted.is_some() { MAX_HELD } else { MAX_HELD_ANYWAY };
-        // Where parts of rows take about as much, as of segments that are only read as a whole, they would fetch the same
-        // again and again.
-        let shrinks = columns.len() > 1 || !(before / 4 * 3..=before).contains(&held);
-        if held > most && is_divisible && shrinks {
+        if held > most && portion.is_divisible() && portion.shrinks(held) {
             return Ok(Fetched::TooMuch(held));
         }
         let mut memory = granted.unwrap_or_else(|| plan.memory.take_anyway(bytes));
@@ -261,25 +277,22 @@ async fn fetch_round(
     Ok(())
 }
 
-/// As [`fetch_columns`], but in halves, to hold less memory at a time than the `bytes` of all.
-async fn fetch_halves(
-    plan: Arc<Plan>,
-    columns: Range<usize>,
-    rows: Arc<[u64]>,
-    held: u64,
-    bytes: u64,
-) -> Result<Vec<ArrayRef>> {
+/// As [`fetch`], but in halves, to hold less memory at a time than the `bytes` of all, if these are known.
+async fn fetch_halves(plan: Arc<Plan>, portion: Portion, bytes: Option<u64>) -> Result<Vec<ArrayRef>> {
+    let Portion { columns, rows, held, .. } = portion;
     if columns.len() > 1 {
         let middle = columns.start + columns.len() / 2;
-        let (first, second) = (columns.start..middle, middle..columns.end);
-        let mut all = fetch_columns(Arc::clone(&plan), first, Arc::clone(&rows), held, u64::MAX).await?;
-        all.append(&mut fetch_columns(plan, second, rows, held, u64::MAX).await?);
+        let of = |columns| Portion { columns, rows: Arc::clone(&rows), held, twice: None };
+        let mut all = fetch(Arc::clone(&plan), of(columns.start..middle)).await?;
+        all.append(&mut fetch(plan, of(middle..columns.end)).await?);
         return Ok(all);
     }
     let (first, second) = rows.split_at(rows.len() / 2);
-    let before = fetch_columns(Arc::clone(&plan), columns.clone(), first.into(), held, bytes).await?;
+    let half =
+        |rows: &[u64], held| Portion { columns: columns.clone(), rows: rows.into(), held, twice: bytes };
+    let before = fetch(Arc::clone(&plan), half(first, held)).await?;
     let held = held.saturating_add(held_bytes(&before));
-    let after = fetch_columns(Arc::clone(&plan), columns, second.into(), held, bytes).await?;
+    let after = fetch(Arc::clone(&plan), half(second, held)).await?;
     let halves = before.into_iter().zip(after);
     let joined = halves.map(|(before, after)| {
         let to = before.data_type().clone();

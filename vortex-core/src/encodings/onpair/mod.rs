@@ -23,7 +23,7 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use super::any_keys::{AnyKeys, with_keys};
-use super::coded_text::{self, Chosen, CodedRows, FEW, Places, integers};
+use super::coded_text::{self, Chosen, CodedRows, MIN_PER_TAKEN, Places, integers};
 use super::dict::used_values;
 use super::varbin::one_more;
 use crate::array::{
@@ -240,7 +240,7 @@ impl OnPairArray {
     /// between the first and the last.
     fn gather(&self, places: &Places) -> Result<(EncodedRef, Vec<u64>)> {
         let (count, span) = (places.code_count(), places.span());
-        if count <= span.len() / FEW {
+        if count <= span.len() / MIN_PER_TAKEN {
             self.limits.decoded_bytes(count, size_of::<u64>())?;
             let mut positions = Vec::with_capacity(count);
             let ends = places.join(|codes| positions.extend(codes.map(|at| at as u64)));
