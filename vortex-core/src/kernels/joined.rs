@@ -92,7 +92,10 @@ pub(crate) struct Joined {
 
 impl Joined {
     /// Wraps bytes that are known to be ASCII, or else may be anything.
-    pub(super) fn new(bytes: Vec<u8>, is_ascii: bool) -> Self {
+    ///
+    /// # Safety
+    /// If `is_ascii`, all bytes must be: text is not checked then.
+    pub(super) unsafe fn new(bytes: Vec<u8>, is_ascii: bool) -> Self {
         debug_assert!(!is_ascii || bytes.is_ascii());
         Self { bytes, is_ascii }
     }
@@ -216,9 +219,15 @@ mod tests {
 
     use super::*;
 
+    fn joined(bytes: Vec<u8>, is_ascii: bool) -> Joined {
+        assert!(!is_ascii || bytes.is_ascii());
+        // SAFETY: as was just checked.
+        unsafe { Joined::new(bytes, is_ascii) }
+    }
+
     fn strings(values: &[&str], is_ascii: bool) -> Result<ArrayRef, Joined> {
         let lengths: Vec<i32> = values.iter().map(|value| i32::try_from(value.len()).unwrap()).collect();
-        Joined::new(values.concat().into_bytes(), is_ascii).into_views(Views::new(&lengths), None, true)
+        joined(values.concat().into_bytes(), is_ascii).into_views(Views::new(&lengths), None, true)
     }
 
     #[test]
@@ -245,7 +254,7 @@ mod tests {
             for end in (0..bytes.len()).step_by(step) {
                 views.decoded(&bytes[..end]);
             }
-            let array = Joined::new(bytes.clone(), true).into_views(views, None, true).unwrap();
+            let array = joined(bytes.clone(), true).into_views(views, None, true).unwrap();
             array.to_data().validate_full().unwrap();
             assert!(array.as_string_view().iter().flatten().eq(values.iter().map(String::as_str)), "{step}");
         }
@@ -254,17 +263,17 @@ mod tests {
     #[test]
     fn lengths_must_fill_the_bytes() {
         for lengths in [&[2i8, 2][..], &[2, 4], &[-1, 6], &[5, -1], &[]] {
-            let joined = Joined::new(b"abcde".to_vec(), true);
-            assert!(joined.into_views(Views::new(lengths), None, true).is_err(), "{lengths:?}");
+            let bytes = joined(b"abcde".to_vec(), true);
+            assert!(bytes.into_views(Views::new(lengths), None, true).is_err(), "{lengths:?}");
         }
     }
 
     #[test]
     fn values_that_split_a_character_are_not_text() {
-        let split = || Joined::new("aäa".as_bytes().to_vec(), false);
+        let split = || joined("aäa".as_bytes().to_vec(), false);
         assert!(split().into_views(Views::new(&[2u8, 2]), None, true).is_err());
         assert!(split().into_views(Views::new(&[1u8, 3]), None, true).is_ok());
         assert!(split().into_views(Views::new(&[2u8, 2]), None, false).is_ok());
-        assert!(Joined::new(vec![0xFF], false).into_views(Views::new(&[1u8]), None, true).is_err());
+        assert!(joined(vec![0xFF], false).into_views(Views::new(&[1u8]), None, true).is_err());
     }
 }

@@ -93,7 +93,8 @@ impl Tokens {
         }
         // SAFETY: the bytes up to `at` were written without gaps, and `at == len` is within the capacity.
         unsafe { out.set_len(len) };
-        Some(Joined::new(out, self.is_ascii))
+        // SAFETY: `is_ascii` says that all tokens are, and the bytes consist of tokens.
+        Some(unsafe { Joined::new(out, self.is_ascii) })
     }
 
     /// The number of bytes that codes stand for; `None` if some have no token.

@@ -228,7 +228,8 @@ impl Vectorized for Decode<'_> {
         }
         // SAFETY: the bytes up to `at` were written without gaps, and `at == len` is within the capacity.
         unsafe { out.set_len(self.len) };
-        Some(Joined::new(out, self.table.is_ascii && lookup.literals < 128))
+        // SAFETY: the bytes consist of symbols, all of which are ASCII then, and of literals, of which that is the union.
+        Some(unsafe { Joined::new(out, self.table.is_ascii && lookup.literals < 128) })
     }
 }
 
