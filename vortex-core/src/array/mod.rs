@@ -103,11 +103,9 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
         0
     }
 
-    /// The limits for decoding and copying rows: by default, those of the first child. An encoding whose arrays may have no
-    /// children keeps those [of the node](Node::limits): otherwise, they are the default ones.
-    fn limits(&self) -> Limits {
-        self.children().first().map_or_else(Limits::default, |(_, child)| child.limits())
-    }
+    /// The limits for decoding and copying rows: those [of the node](Node::limits) that the array was loaded from, or of a
+    /// child.
+    fn limits(&self) -> Limits;
 
     /// Decodes all rows into exactly the Arrow type `to`, which must
     /// [present](crate::dtype::arrow::presents) the dtype.

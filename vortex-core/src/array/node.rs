@@ -65,7 +65,7 @@ impl<'a> Node<'a> {
     ///
     /// # Errors
     /// If there are too many in the whole tree, or in the work that it is loaded for.
-    pub(crate) fn take_bytes(&self, byte_len: usize) -> Result<()> {
+    pub fn take_bytes(&self, byte_len: usize) -> Result<()> {
         self.limits().decoded_bytes(byte_len, 1).map(drop)
     }
 
@@ -301,7 +301,7 @@ impl<'a> Node<'a> {
     ///
     /// # Errors
     /// If they must be copied, and the tree has too many bytes.
-    pub(crate) fn aligned(&self, bytes: Buffer, width: usize) -> Result<Buffer> {
+    pub fn aligned(&self, bytes: Buffer, width: usize) -> Result<Buffer> {
         if !is_aligned(&bytes, width) {
             self.take_bytes(bytes.len())?;
         }

@@ -22,6 +22,7 @@ use crate::array::{
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
+use crate::limits::Limits;
 use crate::scalar::{Scalar, Value};
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -202,6 +203,10 @@ impl EncodedArray for DecimalBytePartsArray {
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let first = std::iter::once(("first", Arc::clone(&self.first)));
         first.chain(self.lower.iter().map(|part| ("lower", Arc::clone(part)))).collect()
+    }
+
+    fn limits(&self) -> Limits {
+        self.first.limits()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

@@ -14,6 +14,7 @@ use crate::array::{Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, RowPicke
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, Extension, Meaning};
 use crate::expr::Predicate;
+use crate::limits::Limits;
 use crate::scalar::Scalar;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -67,6 +68,10 @@ impl EncodedArray for ExtArray {
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         vec![("storage", Arc::clone(&self.storage))]
+    }
+
+    fn limits(&self) -> Limits {
+        self.storage.limits()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

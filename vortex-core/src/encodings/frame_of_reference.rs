@@ -31,6 +31,7 @@ use crate::array::{
 use crate::dtype::{DType, PType};
 use crate::expr::{Interval, Intervals, Predicate};
 use crate::kernels::{BLOCK, Word, map_words, match_word};
+use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::Value;
 use crate::wire::{WriteNode, value_to_bytes};
@@ -288,6 +289,10 @@ impl EncodedArray for ForArray {
             children.push(("references", Arc::clone(child)));
         }
         children
+    }
+
+    fn limits(&self) -> Limits {
+        self.encoded.limits()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

@@ -12,6 +12,7 @@ use super::{Encoding, list_view};
 use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
+use crate::limits::Limits;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
@@ -62,6 +63,10 @@ impl EncodedArray for MapArray {
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         vec![("entries", Arc::clone(&self.entries))]
+    }
+
+    fn limits(&self) -> Limits {
+        self.entries.limits()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

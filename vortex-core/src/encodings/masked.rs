@@ -22,6 +22,7 @@ use crate::array::{
 };
 use crate::dtype::DType;
 use crate::expr::Predicate;
+use crate::limits::Limits;
 use crate::scalar::Scalar;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -92,6 +93,10 @@ impl EncodedArray for MaskedArray {
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let validity = self.validity.iter().map(|child| ("validity", Arc::clone(child)));
         std::iter::once(("values", Arc::clone(&self.values))).chain(validity).collect()
+    }
+
+    fn limits(&self) -> Limits {
+        self.values.limits()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

@@ -28,6 +28,7 @@ use crate::array::{
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
 use crate::kernels::{BLOCK, Word, match_word};
+use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::once::get_or_try_init;
 use crate::{Error, Result};
@@ -191,6 +192,10 @@ impl EncodedArray for PatchedArray {
             ("patch_indices", Arc::clone(&self.indices)),
             ("patch_values", Arc::clone(&self.values)),
         ]
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.limits()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

@@ -349,6 +349,7 @@ mod tests {
     use crate::array::build::Tree;
     use crate::array::{ArrayRef, EncodedArray};
     use crate::encodings::Encoding;
+    use crate::limits::Limits;
     use arrow::array::{Array as _, Int32Array};
     use arrow::datatypes::DataType;
 
@@ -367,6 +368,10 @@ mod tests {
 
         fn len(&self) -> usize {
             self.1.rows
+        }
+
+        fn limits(&self) -> Limits {
+            Limits::default()
         }
 
         fn decode(&self, _: &DataType) -> Result<ArrayRef> {

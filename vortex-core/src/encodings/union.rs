@@ -19,6 +19,7 @@ use super::Encoding;
 use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, masking, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, UnionType};
+use crate::limits::Limits;
 use crate::limits::Work;
 use crate::{Error, Result};
 
@@ -83,6 +84,10 @@ impl EncodedArray for UnionArray {
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let variants = self.variants.iter().map(|child| ("variant", Arc::clone(child)));
         std::iter::once(("type_ids", Arc::clone(&self.type_ids))).chain(variants).collect()
+    }
+
+    fn limits(&self) -> Limits {
+        self.type_ids.limits()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

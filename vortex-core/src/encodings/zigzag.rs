@@ -20,6 +20,7 @@ use crate::array::{
 use crate::dtype::{DType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
 use crate::kernels::{Word, map_words, match_word};
+use crate::limits::Limits;
 use crate::scalar::{Scalar, Value};
 use crate::{Error, Result};
 
@@ -116,6 +117,10 @@ impl EncodedArray for ZigZagArray {
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         vec![("encoded", Arc::clone(&self.encoded))]
+    }
+
+    fn limits(&self) -> Limits {
+        self.encoded.limits()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

@@ -33,6 +33,7 @@ use crate::array::{
 use crate::dtype::{DType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
 use crate::kernels::simd::{Vectorized, vectorized};
+use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
 use crate::{Error, Result};
@@ -383,6 +384,10 @@ impl<F: Float> EncodedArray for AlpArray<F> {
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let encoded = std::iter::once(("encoded", Arc::clone(&self.encoded)));
         encoded.chain(self.patches.iter().flat_map(Patches::children)).collect()
+    }
+
+    fn limits(&self) -> Limits {
+        self.encoded.limits()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

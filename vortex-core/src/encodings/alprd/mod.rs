@@ -25,6 +25,7 @@ use super::patches::{Patches, PatchesMessage};
 use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, decode_raw, into_vec, present};
 use crate::dtype::{DType, PType};
 use crate::kernels::gather::in_range;
+use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::{Error, Result};
 
@@ -226,6 +227,10 @@ impl EncodedArray for AlpRdArray {
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let parts = [("codes", Arc::clone(&self.codes)), ("right", Arc::clone(&self.right))];
         parts.into_iter().chain(self.patches.iter().flat_map(Patches::children)).collect()
+    }
+
+    fn limits(&self) -> Limits {
+        self.codes.limits()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

@@ -342,6 +342,10 @@ impl EncodedArray for Counted {
         self.values.len()
     }
 
+    fn limits(&self) -> Limits {
+        self.values.limits()
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         self.values.decode(to)
     }
