@@ -273,6 +273,10 @@ impl ReadAt for CachedFile {
         self.source.at_hand(range)
     }
 
+    fn contents(&self) -> Option<Bytes> {
+        self.source.contents()
+    }
+
     fn cached(&self, range: &Range<u64>) -> Option<Bytes> {
         self.blocks.get(range)
     }

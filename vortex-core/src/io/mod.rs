@@ -57,6 +57,9 @@ use crate::{Error, Result};
 pub(crate) const READ_ALIGNMENT: u64 = 64;
 
 /// A source of bytes that can be read at any position, concurrently.
+///
+/// A source that reads from another one forwards all methods but those that it changes, also those that have a default:
+/// otherwise, what the other one can do without waiting, or all at once, is lost.
 #[async_trait]
 #[expect(clippy::len_without_is_empty, reason = "an empty source is an error when opened, not a question")]
 pub trait ReadAt: Debug + Send + Sync + 'static {
@@ -177,7 +180,8 @@ pub struct StorageProfile {
     pub coalesce_gap: u64,
     /// Largest read that coalescing may create.
     pub max_read: u64,
-    /// Maximum number of reads in flight; 0 counts as 1.
+    /// Maximum number of reads in flight, but for rows that are [fetched individually](crate::scan::RowAccess::Single),
+    /// of which each column has so many; 0 counts as 1.
     pub concurrency: usize,
     /// Maximum number of bytes to read from the end of a file when opening it; of a remote file, all if it has at most
     /// twice as many.

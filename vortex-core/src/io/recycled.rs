@@ -32,12 +32,12 @@ pub(super) struct Recycled {
 impl Recycled {
     /// A buffer of `len` bytes, whose values are arbitrary.
     pub(super) fn of_len(len: usize) -> Self {
-        let mut bytes = KEPT.lock().take(len).unwrap_or_default();
-        if bytes.len() < len {
-            // Zeroed memory that comes straight from the system is cleared only once.
-            bytes = vec![0; if SIZES.contains(&len) { rounded(len) } else { len }];
+        if !SIZES.contains(&len) {
+            return Self { bytes: vec![0; len], len };
         }
-        Self { bytes, len }
+        let kept = KEPT.lock().take(len);
+        // Zeroed memory that comes straight from the system is cleared only once.
+        Self { bytes: kept.unwrap_or_else(|| vec![0; rounded(len)]), len }
     }
 
     /// The buffer as shared bytes.
@@ -60,9 +60,12 @@ impl AsMut<[u8]> for Recycled {
 
 impl Drop for Recycled {
     fn drop(&mut self) {
-        let rejected = KEPT.lock().put(std::mem::take(&mut self.bytes));
-        // Returning memory to the system takes a while: not under the lock.
-        drop(rejected);
+        let bytes = std::mem::take(&mut self.bytes);
+        if SIZES.contains(&bytes.len()) {
+            let rejected = KEPT.lock().put(bytes);
+            // Returning memory to the system takes a while: not under the lock.
+            drop(rejected);
+        }
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) async fn read_scattered(
         let read = source.read_many(&wanted).await?;
         if read.len() != wanted.len() {
             let message = format!("got {} pieces instead of {}", read.len(), wanted.len());
-            return Err(Error::read(source.name(), 0..0, message));
+            return Err(Error::read(source.name(), wanted[0].clone(), message));
         }
         for (at, bytes) in missing.into_iter().zip(read) {
             pieces[at] = Some(bytes);

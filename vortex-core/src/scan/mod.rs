@@ -196,14 +196,16 @@ impl ScanBuilder {
         self
     }
 
-    /// Selects only these rows: a range, counted from the start of the file, or several.
+    /// Selects only these rows: a range, counted from the start of the file, or several; replaces what was set before. Of
+    /// ranges, positions and excluded rows, each restricts what the others select.
     #[must_use]
     pub fn with_row_ranges(mut self, rows: impl Into<RowRanges>) -> Self {
         self.rows = Some(rows.into());
         self
     }
 
-    /// Selects only these rows, counted from the start of the file, in strictly ascending order.
+    /// Selects only these rows, counted from the start of the file, in strictly ascending order; replaces what was set
+    /// before.
     #[must_use]
     pub fn with_row_indices(mut self, indices: impl Into<Arc<[u64]>>) -> Self {
         self.indices = Some(indices.into());
@@ -211,7 +213,7 @@ impl ScanBuilder {
     }
 
     /// Excludes these rows, counted from the start of the file, in strictly ascending order; for rows that
-    /// are recorded as deleted.
+    /// are recorded as deleted. Replaces what was set before.
     #[must_use]
     pub fn with_excluded_rows(mut self, indices: impl Into<Arc<[u64]>>) -> Self {
         self.excluded = Some(indices.into());
@@ -266,7 +268,7 @@ impl ScanBuilder {
 
     /// Sets how many of the best rows are wanted, and shares the best ones with the scans of other files
     /// that are read one after the other; by default, it is assumed that 10 are wanted of this file. Has an
-    /// effect only after [`with_best_first`](Self::with_best_first), with a dynamic filter.
+    /// effect only if [`with_best_first`](Self::with_best_first) is set, too, and a dynamic filter.
     #[must_use]
     pub fn with_best_rows(mut self, rows: Arc<BestRows>) -> Self {
         self.best_rows = Some(rows);
