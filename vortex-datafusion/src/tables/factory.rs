@@ -20,20 +20,16 @@ use datafusion_catalog::TableProviderFactory;
 use datafusion_common::{Result, plan_datafusion_err, plan_err};
 use datafusion_expr::CreateExternalTable;
 use datafusion_session::{Session, TableProvider};
-use futures::{StreamExt as _, TryStreamExt as _};
-use object_store::ObjectMeta;
+use futures::TryStreamExt as _;
 use object_store::path::Path;
 
 use super::one_file::{Found, OneFile};
-use super::places::{check_place, if_folder, listing_url};
+use super::places::{check_place, folder_columns, if_folder, listing_url};
 use crate::convert::schema::{merge, without};
 use crate::format::{EXTENSION, VortexFormat};
 
 /// The names of the files that a folder contains; with [`EXTENSION`].
 const IN_FOLDER: &str = "[!._]*.vortex";
-
-/// Maximum number of files whose folders are looked at, per place.
-const MAX_CHECKED: usize = 1000;
 
 /// Creates tables of files.
 #[derive(Debug, Default)]
@@ -238,8 +234,8 @@ async fn check_folders(
     Ok(())
 }
 
-/// The files at a place, with the columns that the folders of each name. Of many files, those that the store lists first:
-/// as many as it lists at once.
+/// The columns that the folders of the files at a place name: each list of them once, with the first of its files. All
+/// files are looked at, which DataFusion lists before any query in any case.
 async fn folders_of_files(
     session: &dyn Session,
     url: &ListingTableUrl,
@@ -249,17 +245,17 @@ async fn folders_of_files(
         return Ok(vec![(url.prefix().clone(), Vec::new())]);
     }
     let store = session.runtime_env().object_store(url)?;
-    let files = url.list_all_files(session, store.as_ref(), &options.file_extension).await?;
-    let files: Vec<ObjectMeta> = files.take(MAX_CHECKED).try_collect().await?;
-    let with_names = |file: ObjectMeta| {
-        // The last part is the name of the file.
-        let mut parts: Vec<&str> = url.strip_prefix(&file.location)?.collect();
-        parts.pop();
-        // Names behind a folder without one are not looked at.
-        let names = parts.iter().map_while(|part| Some(part.split_once('=')?.0.to_owned())).collect();
-        Some((file.location.clone(), names))
-    };
-    Ok(files.into_iter().filter_map(with_names).collect())
+    let mut files = url.list_all_files(session, store.as_ref(), &options.file_extension).await?;
+    let mut found: Vec<(Path, Vec<String>)> = Vec::new();
+    while let Some(file) = files.try_next().await? {
+        let Some(relative) = file.location.as_ref().strip_prefix(url.prefix().as_ref()) else { continue };
+        let names = || folder_columns(relative.trim_start_matches('/'));
+        if !found.iter().any(|(_, known)| known.iter().map(String::as_str).eq(names())) {
+            let names = names().map(str::to_owned).collect();
+            found.push((file.location, names));
+        }
+    }
+    Ok(found)
 }
 
 /// The columns that files contain: those that are declared, without partition columns, or else those of the files.

@@ -112,6 +112,13 @@ fn folder_at(url: &ListingTableUrl) -> Result<ListingTableUrl> {
     Ok(ListingTableUrl::try_new(folder, None)?.with_table_ref(store_name(url)))
 }
 
+/// The columns that folders name in the path of a file below the folder of a table, beginning with the outermost one:
+/// `year` and `day` in `year=2026/day=1/a.vortex`. Folders behind one that is not named after a value are not looked at.
+pub(super) fn folder_columns(relative: &str) -> impl Iterator<Item = &str> {
+    let folders = relative.rsplit_once('/').map_or("", |(folders, _)| folders);
+    folders.split('/').map_while(|folder| Some(folder.split_once('=')?.0))
+}
+
 /// The URL at which DataFusion writes to a local path that it would take for a glob or a URL; other places as they are.
 ///
 /// # Errors
@@ -229,6 +236,20 @@ mod tests {
             ("*://*", None),
         ] {
             assert_eq!(split_glob(place), expected, "{place}");
+        }
+    }
+
+    #[test]
+    fn folders_name_columns_until_one_is_not_named_after_a_value() {
+        for (relative, expected) in [
+            ("year=2026/day=1/a.vortex", vec!["year", "day"]),
+            ("year=2026/x/day=1/a.vortex", vec!["year"]),
+            ("x/day=1/a.vortex", vec![]),
+            ("text=a=b/a=b.vortex", vec!["text"]),
+            ("a=b.vortex", vec![]),
+            ("", vec![]),
+        ] {
+            assert_eq!(folder_columns(relative).collect::<Vec<_>>(), expected, "{relative}");
         }
     }
 
