@@ -348,10 +348,10 @@ impl GetExt for VortexFormatFactory {
 impl FileFormatFactory for VortexFormatFactory {
     fn create(
         &self,
-        _state: &dyn Session,
+        state: &dyn Session,
         format_options: &HashMap<String, String>,
     ) -> Result<Arc<dyn FileFormat>> {
-        let table = TableOptions::try_new(format_options)?;
+        let table = TableOptions::try_new(format_options, &state.table_options().extensions)?;
         Ok(Arc::new(VortexFormat { base: self.base.clone(), table, ..VortexFormat::default() }))
     }
 

@@ -8,7 +8,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::str::FromStr;
 
-use datafusion_common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
+use datafusion_common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions, Extensions};
 use datafusion_common::{DataFusionError, Result, config_err};
 use vortex_core::write::WriteOptions;
 use vortex_core::{Level, Release};
@@ -334,25 +334,34 @@ impl ExtensionOptions for VortexOptions {
     }
 }
 
+/// Namespaces of options that are not for the format: those of object stores, as the shells of DataFusion and of this crate
+/// know them, and those of a `COPY` as a whole.
+const OTHER_NAMESPACES: [&str; 6] = ["aws", "azure", "gcp", "google", "http", "execution"];
+
 /// The options of one table, checked but not yet combined with those of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TableOptions(Vec<(String, String)>);
 
 impl TableOptions {
-    /// Options as specified by SQL's `OPTIONS`: `format.name` or `vortex.name`, in lower case.
+    /// Options as specified by SQL's `OPTIONS`: `format.name` or `vortex.name`, in lower case. Those of other namespaces are
+    /// left to whoever they are for: to a store, or to `extensions` of the session.
     ///
     /// # Errors
     /// If a name or value is unknown.
-    pub(crate) fn try_new(options: &HashMap<String, String>) -> Result<Self> {
+    pub(crate) fn try_new(options: &HashMap<String, String>, extensions: &Extensions) -> Result<Self> {
+        let is_known = |namespace: &str| {
+            OTHER_NAMESPACES.contains(&namespace) || extensions.iter().any(|(known, _)| known == namespace)
+        };
         let mut checked = VortexOptions::default();
         let mut own = Vec::new();
         for (key, value) in options {
             let name = match key.strip_prefix("format.").or_else(|| key.strip_prefix("vortex.")) {
                 Some("compression") if value.eq_ignore_ascii_case("uncompressed") => continue,
                 Some(name) => name,
-                // Keys of another namespace configure the store or the engine.
-                None if key.contains('.') => continue,
-                None => key,
+                None => match key.split_once('.') {
+                    Some((namespace, _)) if is_known(namespace) => continue,
+                    _ => key,
+                },
             };
             checked.set_by_name(name, value)?;
             if checked.segment_cache > 0 {
@@ -377,10 +386,17 @@ impl TableOptions {
 
 #[cfg(test)]
 mod tests {
+    use datafusion_common::extensions_options;
+
     use super::*;
 
     fn table(options: &[(&str, &str)]) -> Result<TableOptions> {
-        TableOptions::try_new(&options.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
+        table_in(options, &Extensions::new())
+    }
+
+    fn table_in(options: &[(&str, &str)], extensions: &Extensions) -> Result<TableOptions> {
+        let options = options.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        TableOptions::try_new(&options, extensions)
     }
 
     #[test]
@@ -450,11 +466,40 @@ mod tests {
 
     #[test]
     fn options_of_other_namespaces_are_not_ours() {
-        assert_eq!(
-            table(&[("aws.region", "x"), ("format.compression", "uncompressed")]).unwrap(),
-            table(&[]).unwrap()
-        );
+        let others = [
+            ("aws.region", "x"),
+            ("aws.oss.endpoint", "x"),
+            ("azure.account_name", "x"),
+            ("gcp.service_account_path", "x"),
+            ("google.service_account", "x"),
+            ("http.allow_http", "true"),
+            ("execution.keep_partition_by_columns", "true"),
+            ("format.compression", "uncompressed"),
+        ];
+        assert_eq!(table(&others).unwrap(), table(&[]).unwrap());
         assert!(table(&[("format.compression", "gzip")]).is_err());
+    }
+
+    #[test]
+    fn a_namespace_that_nobody_knows_is_an_error() {
+        for key in ["vortx.level", "orc.level", "formats.level", "executions.x"] {
+            let error = table(&[(key, "fast")]).unwrap_err().to_string();
+            assert!(error.contains(&format!("unknown Vortex option `{key}`")), "{error}");
+        }
+        // Applications may add others to a session.
+        let mut extensions = Extensions::new();
+        extensions.insert(OfApplication::default());
+        assert_eq!(table_in(&[("ours.color", "red")], &extensions).unwrap(), table(&[]).unwrap());
+    }
+
+    extensions_options! {
+        struct OfApplication {
+            color: String, default = String::new()
+        }
+    }
+
+    impl ConfigExtension for OfApplication {
+        const PREFIX: &'static str = "ours";
     }
 
     #[test]

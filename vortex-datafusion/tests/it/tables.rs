@@ -134,6 +134,14 @@ async fn an_unknown_option_is_an_error() {
     };
     let error = context.sql(&create("prun 'true'")).await.unwrap_err().to_string();
     assert!(error.contains("`prun`") && error.contains("prune"), "{error}");
+    // Nor is one of a misspelt namespace left to somebody else.
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("a.vortex");
+    let copy = format!("COPY (SELECT 1 AS a) TO '{}' OPTIONS ('vortx.level' 'fast')", to.display());
+    for sql in [create("'vortx.level' 'fast'"), copy] {
+        let error = crate::files::error(&context, &sql).await;
+        assert!(error.contains("unknown Vortex option `vortx.level`; there are: "), "{error}");
+    }
     run(&context, &create("prune 'false', string_type 'utf8'")).await;
     assert!(show(&context, "DESCRIBE o").await.contains("| Utf8 "));
 }
