@@ -29,7 +29,7 @@ use vortex_core::io::object_name;
 use crate::format::EXTENSION;
 use crate::options::VortexOptions;
 use crate::reading::Reading;
-use crate::tables::{check_place, listing_url};
+use crate::tables::{check_place, if_folder, is_hidden, is_whole_folder, listing_url};
 use rows::Part;
 
 /// A table function over the description of files.
@@ -87,17 +87,20 @@ impl TableProvider for Metadata {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        check_place(&self.url, state, true).await?;
+        let url = if_folder(self.url.clone(), state).await?;
+        check_place(&url, state, true).await?;
         let runtime = state.runtime_env();
-        let store = runtime.object_store(&self.url)?;
+        let store = runtime.object_store(&url)?;
         let options = VortexOptions::from_session(state.config_options());
         let reading = Reading::new(runtime, state.config()).with_options(&options);
         // In a folder, only files with our extension; a file given by name may have any.
-        let extension = if self.url.is_collection() { format!(".{EXTENSION}") } else { String::new() };
-        let mut objects: Vec<_> =
-            self.url.list_all_files(state, &store, &extension).await?.try_collect().await?;
+        let extension = if url.is_collection() { format!(".{EXTENSION}") } else { String::new() };
+        let mut objects: Vec<_> = url.list_all_files(state, &store, &extension).await?.try_collect().await?;
+        if is_whole_folder(&url) {
+            objects.retain(|object| !object.location.filename().is_some_and(is_hidden));
+        }
         if objects.is_empty() {
-            return plan_err!("no file at {}", self.url);
+            return plan_err!("no file at {url}");
         }
         objects.sort_by(|left, right| left.location.cmp(&right.location));
         let concurrency: usize = state.config_options().execution.meta_fetch_concurrency.into();

@@ -24,12 +24,9 @@ use futures::TryStreamExt as _;
 use object_store::path::Path;
 
 use super::one_file::{Found, OneFile};
-use super::places::{check_place, folder_columns, if_folder, listing_url};
+use super::places::{IN_FOLDER, check_place, folder_columns, if_folder, listing_url, visible_files};
 use crate::convert::schema::{merge, without};
 use crate::format::{EXTENSION, VortexFormat};
-
-/// The names of the files that a folder contains; with [`EXTENSION`].
-const IN_FOLDER: &str = "[!._]*.vortex";
 
 /// Creates tables of files.
 #[derive(Debug, Default)]
@@ -50,17 +47,6 @@ impl TableProviderFactory for VortexTableFactory {
         }
         let urls = table.locations.iter().map(|location| listing_url(location));
         listed_table(session, table, urls.collect::<Result<_>>()?).await
-    }
-}
-
-/// The Vortex files at a place. Of a folder, not those that are hidden: whose names begin with `.` or `_`, as in Hive and
-/// Spark.
-async fn files_at(session: &dyn Session, url: ListingTableUrl) -> Result<ListingTableUrl> {
-    let url = if_folder(url, session).await?;
-    // Names of folders like `_key=value` are not compared with it.
-    match url.is_collection() && url.get_glob().is_none() {
-        true => url.with_glob(IN_FOLDER),
-        false => Ok(url),
     }
 }
 
@@ -102,7 +88,7 @@ async fn listed_table(
     };
     let mut places = Vec::with_capacity(urls.len());
     for url in urls {
-        let url = if found.is_none() { files_at(session, url).await? } else { url };
+        let url = if found.is_none() { visible_files(if_folder(url, session).await?)? } else { url };
         places.push(url.with_table_ref(table.name.clone()));
     }
     let urls = places;

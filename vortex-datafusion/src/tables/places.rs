@@ -29,6 +29,10 @@ use vortex_core::Error;
 
 use crate::convert::datafusion_error;
 
+/// The names of the files that a folder of Vortex files contains: those with that extension that are not hidden
+/// ([`is_hidden`]). DataFusion compares no name with it that contains a `=`.
+pub(super) const IN_FOLDER: &str = "[!._]*.vortex";
+
 /// The files at a place: a path or a URL, of a file or a folder, or a glob in either. A path that exists is no
 /// glob, whatever is in its name.
 ///
@@ -110,6 +114,23 @@ fn folder_at(url: &ListingTableUrl) -> Result<ListingTableUrl> {
     let mut folder = url.get_url().clone();
     folder.set_path(&format!("{}/", folder.path().trim_end_matches('/')));
     Ok(ListingTableUrl::try_new(folder, None)?.with_table_ref(store_name(url)))
+}
+
+/// Whether a name is that of a hidden file or folder: whether it begins with `.` or `_`, as in Hive and Spark. Folders named
+/// `_key=value` are not hidden.
+pub fn is_hidden(name: &str) -> bool {
+    name.starts_with('.') || (name.starts_with('_') && !name.contains('='))
+}
+
+/// Whether a place is a folder as a whole, of which hidden files are left out, unlike a file that is named, or files that a
+/// pattern matches.
+pub(crate) fn is_whole_folder(url: &ListingTableUrl) -> bool {
+    url.is_collection() && url.get_glob().is_none()
+}
+
+/// A place of Vortex files: of a folder, those that are visible.
+pub(super) fn visible_files(url: ListingTableUrl) -> Result<ListingTableUrl> {
+    if is_whole_folder(&url) { url.with_glob(IN_FOLDER) } else { Ok(url) }
 }
 
 /// The columns that folders name in the path of a file below the folder of a table, beginning with the outermost one:
@@ -236,6 +257,22 @@ mod tests {
             ("*://*", None),
         ] {
             assert_eq!(split_glob(place), expected, "{place}");
+        }
+    }
+
+    #[test]
+    fn a_folder_contains_what_is_not_hidden() {
+        let folder = visible_files(listing_url("s3://bucket/a/").unwrap()).unwrap();
+        for name in ["a.vortex", "_a.vortex", ".a.vortex", "a_.vortex", "a b.vortex", "é.vortex"] {
+            let path = object_store::path::Path::from(format!("a/{name}"));
+            assert_eq!(folder.contains(&path, true), !is_hidden(name), "{name}");
+        }
+        assert!(!is_hidden("_day=1") && is_hidden(".day=1"));
+        let within = object_store::path::Path::from("a/_day=1/a.vortex");
+        assert!(folder.contains(&within, true));
+        for place in ["s3://bucket/a/*.vortex", "s3://bucket/a/_b.vortex"] {
+            let url = listing_url(place).unwrap();
+            assert_eq!(visible_files(url.clone()).unwrap(), url);
         }
     }
 

@@ -22,7 +22,7 @@ use parking_lot::RwLock;
 
 use super::factory::{dictionary_of_names, inferred_partitions, with_partitions};
 use super::one_file::{Found, OneFile};
-use super::places::{check_place, if_folder, listing_url};
+use super::places::{check_place, if_folder, is_hidden, is_whole_folder, listing_url, visible_files};
 use crate::format::EXTENSION;
 use crate::functions::MetadataFunction;
 
@@ -97,8 +97,8 @@ async fn table_at(state: &SessionState, place: &str) -> Result<Option<Arc<dyn Ta
     let url = if is_file && !is_vortex { url } else { if_folder(url, state).await? };
     check_place(&url, state, is_vortex).await?;
     let looks_like_path = place.contains(['/', '*', '?', '[']) || Path::new(place).exists();
-    let options = match options_at(state, &url, place).await {
-        Ok(Some(options)) => options,
+    let (url, options) = match files_at(state, url, place).await {
+        Ok(Some(found)) => found,
         Ok(None) if looks_like_path => return plan_err!("no file at {place}"),
         Err(error) if looks_like_path => return Err(error.context(place.to_owned())),
         // It is the name of a table that does not exist.
@@ -110,20 +110,24 @@ async fn table_at(state: &SessionState, place: &str) -> Result<Option<Arc<dyn Ta
     Ok(Some(Arc::new(ListingTable::try_new(config.infer_schema(state).await?)?)))
 }
 
-/// How to read the files at a place: in the one format that their names have. `None` if there are no files.
+/// The files at a place, and how to read them: in the one format that their names have. `None` if there are no files.
 ///
-/// Hidden files count only if there is nothing else: files that are being written are among them. DataFusion would take
-/// the format of the file that is listed first.
-async fn options_at(
+/// Hidden files count only if there is nothing else, since files that are being written are among them, and Vortex files in
+/// a folder not even then. DataFusion would take the format of the file that is listed first.
+async fn files_at(
     state: &SessionState,
-    url: &ListingTableUrl,
+    url: ListingTableUrl,
     place: &str,
-) -> Result<Option<ListingOptions>> {
-    let store = state.runtime_env().object_store(url)?;
-    let files: Vec<ObjectMeta> = url.list_all_files(state, &store, "").await?.try_collect().await?;
-    let is_hidden =
-        |file: &&ObjectMeta| file.location.filename().is_some_and(|name| name.starts_with(['.', '_']));
-    let (hidden, visible): (Vec<_>, Vec<_>) = files.iter().partition(is_hidden);
+) -> Result<Option<(ListingTableUrl, ListingOptions)>> {
+    let store = state.runtime_env().object_store(&url)?;
+    let mut files: Vec<ObjectMeta> = url.list_all_files(state, &store, "").await?.try_collect().await?;
+    let is_hidden = |file: &ObjectMeta| file.location.filename().is_some_and(is_hidden);
+    let listed = files.len();
+    if is_whole_folder(&url) {
+        files.retain(|file| !is_hidden(file) || file.location.extension() != Some(EXTENSION));
+    }
+    let hides_vortex = files.len() < listed;
+    let (hidden, visible): (Vec<_>, Vec<_>) = files.iter().partition(|file| is_hidden(file));
     let mut formats = BTreeMap::new();
     for files in [visible, hidden] {
         if formats.is_empty() {
@@ -148,8 +152,9 @@ async fn options_at(
         Some((extension, (formats, compression))) => {
             let options = compression.map(|name| ("format.compression".to_owned(), name));
             let format = formats.create(state, &options.into_iter().collect())?;
+            let url = if hides_vortex && extension == EXTENSION { visible_files(url)? } else { url };
             // DataFusion compares how names end.
-            Ok(Some(ListingOptions::new(format).with_file_extension(format!(".{extension}"))))
+            Ok(Some((url, ListingOptions::new(format).with_file_extension(format!(".{extension}")))))
         }
     }
 }

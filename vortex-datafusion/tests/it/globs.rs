@@ -129,6 +129,10 @@ async fn a_folder_needs_no_slash() {
     context.register_vortex("r", "counting://store/t").await.unwrap();
     assert_eq!(count(&context, "r WHERE day = '1'").await, ROWS);
     assert_eq!(count(&context, "'counting://store/t' WHERE day = '1'").await, ROWS);
+    for place in ["counting://store/t", "counting://store/t/"] {
+        let files = format!("(SELECT DISTINCT file FROM vortex_metadata('{place}'))");
+        assert_eq!(count(&context, &files).await, 2, "{place}");
+    }
     let context = session(&["data.vortex/day=1/a.vortex", "data.vortex/day=2/a.vortex"]).await;
     create(&context, "v", "counting://store/data.vortex").await;
     for from in ["'counting://store/data.vortex'", "v"] {

@@ -3,7 +3,7 @@
 use std::fs;
 
 use datafusion::prelude::SessionContext;
-use vortex_datafusion::{enable_url_tables, register};
+use vortex_datafusion::{VortexContextExt as _, enable_url_tables, register};
 
 use crate::files::{error, number, run, session, show};
 
@@ -58,8 +58,22 @@ async fn a_folder_is_read_without_hidden_files() {
         let read = format!("{place}/{read}");
         run(&context, &format!("CREATE OR REPLACE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{read}'"))
             .await;
-        assert_eq!(number(&context, "SELECT count(*) FROM t").await, files, "{read}");
+        let metadata = format!("(SELECT DISTINCT file FROM vortex_metadata('{read}'))");
+        for from in ["t".to_owned(), format!("'{read}'"), metadata] {
+            assert_eq!(number(&context, &format!("SELECT count(*) FROM {from}")).await, files, "{from}");
+        }
+        assert_eq!(context.read_vortex(&read).await.unwrap().count().await.unwrap() as i64, files, "{read}");
     }
+    // Nor is a folder of nothing else a table; in one of another format, they do not matter.
+    run(&context, &format!("COPY (SELECT 1 AS i) TO '{place}/none/_a.vortex'")).await;
+    for sql in ["SELECT * FROM '{}'", "SELECT * FROM vortex_metadata('{}')"] {
+        let message = error(&context, &sql.replace("{}", &format!("{place}/none/"))).await;
+        assert!(message.contains("no file at"), "{message}");
+    }
+    for name in ["csv/_a.vortex", "csv/b.csv"] {
+        run(&context, &format!("COPY (SELECT 1 AS i) TO '{place}/{name}'")).await;
+    }
+    assert_eq!(number(&context, &format!("SELECT count(*) FROM '{place}/csv/'")).await, 1);
     assert_eq!(number(&context, &format!("SELECT count(*) FROM '{place}/values/' WHERE _x = '2'")).await, 1);
     for named in ["_b.vortex", ".c.vortex", "_*.vortex", "_y/"] {
         assert_eq!(number(&context, &format!("SELECT count(*) FROM '{place}/{named}'")).await, 1, "{named}");

@@ -26,10 +26,10 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, parse_url_opts}
 use parking_lot::Mutex;
 use url::Url;
 use vortex_core::io::{LocalFile, ObjectFile, ReadAt};
-use vortex_datafusion::listing_url;
+use vortex_datafusion::{is_hidden, listing_url};
 
 use crate::failure::{Failure, Outcome};
-use crate::visible::{VisibleFiles, is_hidden};
+use crate::visible::VisibleFiles;
 
 /// Environment variables that configure stores.
 const PREFIXES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];

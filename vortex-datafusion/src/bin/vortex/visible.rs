@@ -19,11 +19,7 @@ use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
 };
-
-/// Whether a name is that of a hidden file or folder. Folders named `_key=value` are not hidden.
-pub(crate) fn is_hidden(name: &str) -> bool {
-    name.starts_with('.') || (name.starts_with('_') && !name.contains('='))
-}
+use vortex_datafusion::is_hidden;
 
 /// A store that lists visible files only.
 #[derive(Debug)]
