@@ -24,7 +24,9 @@ use futures::TryStreamExt as _;
 use object_store::path::Path;
 
 use super::one_file::{Found, OneFile};
-use super::places::{IN_FOLDER, check_place, folder_columns, if_folder, listing_url, visible_files};
+use super::places::{
+    IN_FOLDER, check_place, folder_columns, if_folder, if_new_folder, listing_url, visible_files,
+};
 use crate::convert::schema::{merge, without};
 use crate::format::{EXTENSION, VortexFormat};
 
@@ -88,6 +90,7 @@ async fn listed_table(
     };
     let mut places = Vec::with_capacity(urls.len());
     for url in urls {
+        let url = if declares_columns(table) { if_new_folder(url, session).await? } else { url };
         let url = if found.is_none() { visible_files(if_folder(url, session).await?)? } else { url };
         places.push(url.with_table_ref(table.name.clone()));
     }

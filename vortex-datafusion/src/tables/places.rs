@@ -110,6 +110,23 @@ pub async fn if_folder(url: ListingTableUrl, session: &dyn Session) -> Result<Li
     }
 }
 
+/// The place of a table whose columns are declared, as a folder if nothing is there and its name has no extension: rows that
+/// are inserted are added to it as files.
+pub(super) async fn if_new_folder(url: ListingTableUrl, session: &dyn Session) -> Result<ListingTableUrl> {
+    let is_named_file = url.prefix().as_ref().is_empty() || url.prefix().extension().is_some();
+    if url.is_collection() || is_named_file || matches!(url.scheme(), "http" | "https") {
+        return Ok(url);
+    }
+    let is_missing = match local_path(url.get_url()) {
+        Some(path) => !path.exists(),
+        None => {
+            let Ok(store) = session.runtime_env().object_store(&url) else { return Ok(url) };
+            matches!(store.head(url.prefix()).await, Err(object_store::Error::NotFound { .. }))
+        }
+    };
+    if is_missing { folder_at(&url) } else { Ok(url) }
+}
+
 fn folder_at(url: &ListingTableUrl) -> Result<ListingTableUrl> {
     let mut folder = url.get_url().clone();
     folder.set_path(&format!("{}/", folder.path().trim_end_matches('/')));

@@ -3,8 +3,10 @@
 use std::fs;
 
 use datafusion::prelude::SessionContext;
+use test_store::TestStore;
 use vortex_datafusion::{VortexContextExt as _, enable_url_tables, register};
 
+use crate::counting::over;
 use crate::files::{error, number, run, session, show};
 
 #[tokio::test]
@@ -42,6 +44,39 @@ async fn a_folder_is_its_vortex_files_even_if_columns_are_declared() {
     assert_eq!(number(&context, "SELECT count(*) FROM t").await, 2);
     let sql = format!("CREATE UNBOUNDED EXTERNAL TABLE u (i INT) STORED AS VORTEX LOCATION '{place}'");
     assert!(error(&context, &sql).await.contains("cannot be unbounded"));
+}
+
+#[tokio::test]
+async fn rows_are_inserted_into_a_folder_that_is_yet_to_be_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = TestStore::new();
+    let context = over(&store, None);
+    for place in [folder.path().display().to_string(), "counting://store".to_owned()] {
+        for (columns, rows) in [("(a BIGINT)", "(1), (2)"), ("(a BIGINT, day INT)", "(1, 3), (2, 4)")] {
+            let is_partitioned = columns.contains("day");
+            let name = if is_partitioned { "by-day" } else { "new" };
+            let partitions = if is_partitioned { "PARTITIONED BY (day)" } else { "" };
+            let table = format!("t {columns} STORED AS VORTEX {partitions} LOCATION '{place}/{name}'");
+            run(&context, &format!("CREATE OR REPLACE EXTERNAL TABLE {table}")).await;
+            assert_eq!(number(&context, "SELECT count(*) FROM t").await, 0, "{table}");
+            run(&context, &format!("INSERT INTO t VALUES {rows}")).await;
+            assert_eq!(number(&context, "SELECT sum(a) FROM t").await, 3, "{table}");
+            let again =
+                format!("CREATE OR REPLACE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{place}/{name}'");
+            run(&context, &again).await;
+            assert_eq!(number(&context, "SELECT count(*) FROM t").await, 2, "{table}");
+        }
+    }
+    assert!(folder.path().join("new").is_dir() && folder.path().join("by-day/day=3").is_dir());
+    // A name with an extension is that of a file.
+    let file = folder.path().join("none.vortex");
+    run(
+        &context,
+        &format!("CREATE EXTERNAL TABLE f (a BIGINT) STORED AS VORTEX LOCATION '{}'", file.display()),
+    )
+    .await;
+    error(&context, "INSERT INTO f VALUES (1)").await;
+    assert!(!file.exists());
 }
 
 #[tokio::test]
