@@ -13,7 +13,7 @@ use datafusion::datasource::file_format::FileFormatFactory;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionContext;
-use datafusion_catalog::{DynamicFileCatalog, UrlTableFactory};
+use datafusion_catalog::{CatalogProvider, CatalogProviderList, DynamicFileCatalog, UrlTableFactory};
 use datafusion_common::{Result, plan_err};
 use datafusion_session::TableProvider;
 use futures::TryStreamExt as _;
@@ -34,6 +34,8 @@ use crate::functions::MetadataFunction;
 /// DataFusion 55 keeps listings by path. `CREATE EXTERNAL TABLE … STORED AS VORTEX` accepts globs in URLs
 /// wherever Vortex is registered.
 ///
+/// Calling it again changes nothing; for a session that was built from another one, it makes the tables those of this one.
+///
 /// It also registers the table functions that show the structure of files, `vortex_metadata`, `vortex_layouts`,
 /// `vortex_segments` and `vortex_zones`, which are given a place, too.
 ///
@@ -46,8 +48,39 @@ pub fn enable_url_tables(context: &SessionContext) {
         context.register_udtf(name, Arc::new(function));
     }
     let catalogs = Arc::clone(context.state().catalog_list());
+    let known = match catalogs.downcast_ref::<UrlCatalogs>() {
+        Some(ours) => Arc::clone(&ours.known),
+        None => catalogs,
+    };
     let tables = Arc::new(UrlTables { session: context.state_weak_ref() });
-    context.register_catalog_list(Arc::new(DynamicFileCatalog::new(catalogs, tables)));
+    let with_places = DynamicFileCatalog::new(Arc::clone(&known), tables);
+    context.register_catalog_list(Arc::new(UrlCatalogs { known, with_places }));
+}
+
+/// The catalogs of a session, which have a table for each place in addition.
+#[derive(Debug)]
+struct UrlCatalogs {
+    /// The catalogs themselves.
+    known: Arc<dyn CatalogProviderList>,
+    with_places: DynamicFileCatalog,
+}
+
+impl CatalogProviderList for UrlCatalogs {
+    fn register_catalog(
+        &self,
+        name: String,
+        catalog: Arc<dyn CatalogProvider>,
+    ) -> Option<Arc<dyn CatalogProvider>> {
+        self.known.register_catalog(name, catalog)
+    }
+
+    fn catalog_names(&self) -> Vec<String> {
+        self.known.catalog_names()
+    }
+
+    fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
+        self.with_places.catalog(name)
+    }
 }
 
 /// Creates tables from paths and URLs.
@@ -184,4 +217,29 @@ async fn found_file(state: &SessionState, url: &ListingTableUrl) -> Result<Optio
         .with_listing_options(ListingOptions::new(format))
         .with_schema(schema);
     Ok(Some(OneFile::new(ListingTable::try_new(config)?, found)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn tables_by_url_are_enabled_once_for_each_session() {
+        let context = SessionContext::new();
+        crate::register(&context).unwrap();
+        let layers = |context: &SessionContext| {
+            format!("{:?}", context.state().catalog_list()).matches("DynamicFileCatalog {").count()
+        };
+        for _ in 0..3 {
+            enable_url_tables(&context);
+            assert_eq!(layers(&context), 1);
+        }
+        let copy = SessionContext::new_with_state(context.state());
+        enable_url_tables(&copy);
+        assert_eq!(layers(&copy), 1);
+        drop(context);
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/lineitem.vortex");
+        let rows = copy.sql(&format!("SELECT * FROM '{example}'")).await.unwrap().count().await.unwrap();
+        assert_eq!(rows, 8300);
+    }
 }
