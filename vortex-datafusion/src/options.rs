@@ -98,12 +98,15 @@ options! {
         pub string_type: StringType = StringType::View,
         /// Bytes of remote files kept in memory, for all tables of the session; 0, the default, adds none.
         ///
-        /// There is one cache per session, so that among the options of a table in SQL only 0 is accepted: its bytes
-        /// are not kept then. A lower value evicts data already kept, but 0 does not.
+        /// There is one cache per session, and only the session's options decide its size: a lower value evicts what is
+        /// kept beyond it, and 0 everything, when the next query of Vortex files is planned. Options of a table or a scan
+        /// decide whether that one uses the cache, which it does not if they say 0; that is all that a table's `OPTIONS`
+        /// in SQL may say. If the session has no cache, none is used, whatever they say.
         ///
         /// This memory is not charged to the session's memory pool, just as DataFusion's own caches are not.
         /// Requires a session where Vortex is registered, or one with a
-        /// [`BlockCache`](vortex_core::io::BlockCache) among the extensions of its configuration.
+        /// [`BlockCache`](vortex_core::io::BlockCache) among the extensions of its configuration, which keeps the size
+        /// that it was given if Vortex is not registered.
         pub segment_cache: u64 = 0,
         /// Bytes of the blocks that the segment cache keeps; 256 KiB by default.
         ///

@@ -31,7 +31,7 @@ use crate::options::VortexOptions;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reading {
     footers: Option<FooterCache>,
-    /// The cache for bytes of remote files, which the options may enable.
+    /// The cache for bytes of remote files, if the session has one, which the options may leave unused.
     segments: Option<Arc<BlockCache>>,
     /// What a file may demand: an extension of the session's configuration, see `register`.
     limits: Limits,
@@ -43,7 +43,7 @@ pub(crate) struct Reading {
 struct Settings {
     /// Number of bytes to read from the end of a file.
     tail: Option<u64>,
-    /// The cache for bytes, if it is enabled.
+    /// The cache for bytes, if it is used.
     blocks: Option<Arc<BlockCache>>,
     block_len: u64,
     preload: u64,
@@ -57,7 +57,7 @@ impl Reading {
         let limits = config.get_extension::<Limits>().map(|limits| *limits).unwrap_or_default();
         Self {
             footers: Some(FooterCache::new(runtime, limits)),
-            segments: config.get_extension(),
+            segments: segment_cache(config),
             limits,
             settings: Settings::default(),
         }
@@ -66,9 +66,6 @@ impl Reading {
     /// Reads files as specified by `options`.
     pub(crate) fn with_options(mut self, options: &VortexOptions) -> Self {
         let blocks = self.segments.as_ref().filter(|_| options.segment_cache > 0);
-        if let Some(blocks) = blocks {
-            blocks.set_limit(options.segment_cache);
-        }
         self.settings = Settings {
             tail: (options.footer_read_size > 0).then_some(options.footer_read_size),
             blocks: blocks.cloned(),
@@ -169,6 +166,15 @@ impl Reading {
     }
 }
 
+/// The cache of a session for bytes of remote files, unless it has no space, with the limit that its options state now. If
+/// the session has no options, its application has set the limit.
+fn segment_cache(config: &SessionConfig) -> Option<Arc<BlockCache>> {
+    let cache = config.get_extension::<BlockCache>()?;
+    let Some(options) = config.options().extensions.get::<VortexOptions>() else { return Some(cache) };
+    cache.set_limit(options.segment_cache);
+    (options.segment_cache > 0).then_some(cache)
+}
+
 /// Whether there is no such file, but maybe a folder, or the store cannot read the end of a file.
 #[cfg(feature = "session")]
 fn calls_for_another(error: &Error) -> bool {
@@ -180,6 +186,23 @@ fn calls_for_another(error: &Error) -> bool {
 #[cfg(all(test, feature = "session"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_session_decides_how_much_is_kept_and_options_whether_that_is_used() {
+        let options = |bytes: u64| VortexOptions { segment_cache: bytes, ..VortexOptions::default() };
+        let config = SessionConfig::new().with_extension(BlockCache::new(1 << 20));
+        let used = |config: &SessionConfig, bytes: u64| {
+            let reading = Reading::new(&RuntimeEnv::default(), config).with_options(&options(bytes));
+            reading.settings.blocks.is_some()
+        };
+        // An application that adds only the cache has set its limit.
+        assert!(used(&config, 1) && !used(&config, 0));
+        for (session, table, expected) in [(0, 1 << 20, false), (1 << 20, 0, false), (1 << 20, 1, true)] {
+            let mut config = config.clone();
+            config.options_mut().extensions.insert(options(session));
+            assert_eq!(used(&config, table), expected, "{session} {table}");
+        }
+    }
 
     #[tokio::test]
     async fn a_footer_is_not_kept_if_changes_would_go_unnoticed() {

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::prelude::SessionContext;
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
 use test_store::TestStore;
 use vortex_core::io::BlockCache;
+use vortex_datafusion::{VortexContextExt as _, VortexFormat, VortexOptions, VortexReadOptions};
 
 use crate::counting::{over, store_of};
 use crate::distant::write_large;
@@ -108,6 +110,7 @@ async fn no_more_is_kept_than_was_said() {
     assert!(cache(&context).bytes_in_use() <= 128 << 10);
     set(&context, &[("segment_cache", 0)]).await;
     assert_eq!(show(&context, SUM).await, answer);
+    assert_eq!(cache(&context).bytes_in_use(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -144,6 +147,32 @@ async fn scans_at_the_same_time_get_the_same_answer() {
     for answer in futures::future::join_all(queries).await {
         assert_eq!(answer, expected);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_does_not_resize_the_cache_of_its_session() {
+    let (store, context) = session(&[("segment_cache", 64 << 20)]).await;
+    let mut options = VortexOptions::from_session(context.copied_config().options());
+    options.segment_cache = 128 << 10;
+    let reads = VortexReadOptions::new().with_options(options.clone());
+    context.register_vortex_with("t", &["counting://store/large.vortex"], reads).await.unwrap();
+    let format = VortexFormat::new().with_options(options);
+    let url = ListingTableUrl::parse("counting://store/large.vortex").unwrap();
+    let config = ListingTableConfig::new(url).with_listing_options(ListingOptions::new(Arc::new(format)));
+    let listed = ListingTable::try_new(config.infer_schema(&context.state()).await.unwrap()).unwrap();
+    context.register_table("l", Arc::new(listed)).unwrap();
+    let sum = |table: &str| format!("SELECT sum(mixed * 2) AS s, max(text || 'x') AS t FROM {table}");
+    let answer = show(&context, &sum("large")).await;
+    store.take();
+    for table in ["t", "l", "large"] {
+        assert_eq!(show(&context, &sum(table)).await, answer);
+        assert_eq!(store.take(), (0, 0), "{table}");
+    }
+    // A session without a cache has none for them, either.
+    set(&context, &[("segment_cache", 0)]).await;
+    assert_eq!(show(&context, &sum("l")).await, answer);
+    assert!(store.take().0 > 0);
+    assert_eq!(cache(&context).bytes_in_use(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
