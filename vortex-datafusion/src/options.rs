@@ -2,7 +2,8 @@
 //! `COPY`.
 //!
 //! Options of a table take precedence over those of the session. Unknown names are errors that list the known
-//! ones. Sizes may have units: `'64 MiB'` or `64m` are the same as `67108864`.
+//! ones. Sizes may have units: `'64 MiB'` or `64m` are the same as `67108864`. The value `default` is the default of
+//! each option, whatever the session has set.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -14,6 +15,9 @@ use vortex_core::write::WriteOptions;
 use vortex_core::{Level, Release};
 
 use crate::size::parse_size;
+
+/// The word that stands for the default of any option.
+const DEFAULT: &str = "default";
 
 /// Declares the options, each with its default. The first line of its documentation describes an option in
 /// SQL, too.
@@ -45,7 +49,7 @@ macro_rules! options {
                 documentation: $description,
                 get: |options| options.$name.text(),
                 set: |options, text| {
-                    options.$name = Setting::of(text)?;
+                    options.$name = if text == DEFAULT { $default } else { Setting::of(text)? };
                     Some(())
                 },
             },
@@ -226,11 +230,11 @@ fn switched(text: &str) -> Option<bool> {
 
 impl Setting for Option<Release> {
     fn of(text: &str) -> Option<Self> {
-        if text == "default" { Some(None) } else { text.parse().ok().map(Some) }
+        text.parse().ok().map(Some)
     }
 
     fn text(&self) -> String {
-        self.map_or("default".to_owned(), |release| release.to_string())
+        self.map_or(DEFAULT.to_owned(), |release| release.to_string())
     }
 }
 
@@ -258,7 +262,7 @@ impl VortexOptions {
         ENTRIES.iter().map(|entry| (entry.name, (entry.get)(self))).collect()
     }
 
-    /// Sets an option by name.
+    /// Sets an option by name; the value `default` restores its default.
     ///
     /// # Errors
     /// If there is no such option, or the value does not fit it.
@@ -445,6 +449,18 @@ mod tests {
     }
 
     #[test]
+    fn every_option_takes_the_word_for_its_default() {
+        let mut options = changed();
+        for entry in ENTRIES {
+            options.set(entry.name, "Default").unwrap();
+        }
+        assert_eq!(options, VortexOptions::default());
+        let mut session = VortexOptions::default();
+        session.set("prune", "false").unwrap();
+        assert!(table(&[("prune", "default")]).unwrap().over(session).unwrap().prune);
+    }
+
+    #[test]
     fn sizes_may_have_units() {
         let mut options = VortexOptions::default();
         options.set("write_memory", "256 MiB").unwrap();
@@ -505,17 +521,23 @@ mod tests {
         const PREFIX: &'static str = "ours";
     }
 
-    #[test]
-    fn every_option_is_listed_with_its_default() {
-        let defaults = VortexOptions::default();
-        let others = VortexOptions {
+    /// An option of each type that differs from its default.
+    fn changed() -> VortexOptions {
+        VortexOptions {
             prune: false,
             string_type: StringType::Utf8,
             level: Level::Compact,
             min_reader: Some(Release::OLDEST),
             hedge: 7,
+            write_memory: 1 << 20,
+            segment_cache_block_size: 1 << 20,
             ..VortexOptions::default()
-        };
+        }
+    }
+
+    #[test]
+    fn every_option_is_listed_with_its_default() {
+        let (defaults, others) = (VortexOptions::default(), changed());
         for (options, mut copy) in [(&defaults, others.clone()), (&others, defaults.clone())] {
             for entry in options.entries() {
                 copy.set(&entry.key, entry.value.as_deref().unwrap()).unwrap();

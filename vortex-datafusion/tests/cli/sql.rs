@@ -123,6 +123,20 @@ fn a_release_that_is_not_known_is_told() {
     ok(&["sql", "-c", "SET vortex.min_reader = 'newest'", "-c", &copy]);
 }
 
+#[test]
+fn settings_are_set_back_to_their_defaults() {
+    let show = |back: &str| {
+        let arguments = ["sql", "-q", "--format", "csv", "-c", "SET vortex.prune = false", "-c", back];
+        ok(&[&arguments[..], &["-c", "SHOW vortex.prune"]].concat())
+    };
+    assert_eq!(show("SELECT 1 WHERE false").lines().last().unwrap(), "vortex.prune,false");
+    for back in ["SET vortex.prune = 'default'", "RESET vortex.prune", "RESET VORTEX.prune;"] {
+        assert_eq!(show(back).lines().last().unwrap(), "vortex.prune,true", "{back}");
+    }
+    let line = complaint(&run(&["sql", "-c", "RESET vortex.prun"]), 1);
+    assert!(line.contains("unknown Vortex option `prun`; there are: "), "{line}");
+}
+
 #[cfg(unix)]
 #[test]
 fn output_to_a_link_goes_to_its_target() {

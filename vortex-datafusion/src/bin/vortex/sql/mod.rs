@@ -8,6 +8,7 @@ mod completion;
 mod from_first;
 mod long_cells;
 mod places;
+mod reset;
 mod script;
 mod session;
 mod shell;

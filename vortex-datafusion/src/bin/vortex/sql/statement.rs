@@ -34,6 +34,7 @@ use vortex_datafusion::{listing_url, local_path, output_url};
 use super::from_first::select_all;
 use super::long_cells;
 use super::places::{explained, urls_in};
+use super::reset::set_default;
 use super::session::Session;
 use crate::failure::{Failure, Outcome};
 use crate::json::JsonRows;
@@ -58,6 +59,7 @@ impl Session {
         let dialect = self.dialect()?;
         for mut statement in DFParser::parse_sql_with_dialect(sql, dialect.as_ref())? {
             select_all(&mut statement);
+            set_default(&mut statement);
             // A bug in planning or running one statement does not end the shell.
             let run = AssertUnwindSafe(self.run_statement(statement)).catch_unwind();
             run.await.unwrap_or_else(|_| Err(Failure::error("the statement panicked, which is a bug")))?;
