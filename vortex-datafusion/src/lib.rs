@@ -124,7 +124,7 @@ pub use tables::{
 };
 #[cfg(feature = "session")]
 #[doc(hidden)]
-pub use tables::{if_folder, is_hidden, local_path};
+pub use tables::{folder_columns, if_folder, is_hidden, local_path};
 /// The format without a query engine, in the version that this crate was built with: its types are those of options,
 /// tables over open files, errors and statistics.
 pub use vortex_core;

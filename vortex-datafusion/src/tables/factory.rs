@@ -238,7 +238,8 @@ async fn folders_of_files(
     let mut found: Vec<(Path, Vec<String>)> = Vec::new();
     while let Some(file) = files.try_next().await? {
         let Some(relative) = file.location.as_ref().strip_prefix(url.prefix().as_ref()) else { continue };
-        let names = || folder_columns(relative.trim_start_matches('/'));
+        let (folders, _name) = relative.trim_start_matches('/').rsplit_once('/').unwrap_or_default();
+        let names = || folder_columns(folders.split('/'));
         if !found.iter().any(|(_, known)| known.iter().map(String::as_str).eq(names())) {
             let names = names().map(str::to_owned).collect();
             found.push((file.location, names));

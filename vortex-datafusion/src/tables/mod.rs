@@ -20,6 +20,6 @@ mod urls;
 pub(crate) use factory::VortexTableFactory;
 pub use frames::{VortexContextExt, VortexDataFrameExt};
 pub(crate) use places::{check_place, is_whole_folder};
-pub use places::{if_folder, is_hidden, listing_url, local_path, output_url};
+pub use places::{folder_columns, if_folder, is_hidden, listing_url, local_path, output_url};
 pub use read_options::VortexReadOptions;
 pub use urls::enable_url_tables;

@@ -71,6 +71,7 @@ pub(super) async fn find(
     objects.sort_by(|left, right| left.location.cmp(&right.location));
     let store = stores.get_store(url.as_ref())?;
     let is_one = objects.len() == 1 && !url.is_collection();
+    let is_folder = url.is_collection() && url.get_glob().is_none();
     let mut files = Vec::with_capacity(objects.len());
     for meta in objects {
         let relative = match url.strip_prefix(&meta.location) {
@@ -97,7 +98,8 @@ pub(super) async fn find(
             None => return Err(Failure::Usage(format!("{place}: unknown format; set it with --from"))),
         };
         let name = if is_one { place.to_owned() } else { object_name(store.as_ref(), &meta.location) };
-        let has_values = url.is_collection() && url.get_glob().is_none() && names_values(&relative);
+        // All of them have to be: `check_folders` refuses the others.
+        let has_values = is_folder && folders_of(&relative).any(|folder| folder.contains('='));
         let partitioned = has_values.then(|| url.clone());
         let url = one_file(&url, &meta)?;
         files.push(Found { name, relative, format, url, meta, partitioned, temporary: None });
@@ -140,10 +142,10 @@ fn file_url(path: &Path) -> Option<ListingTableUrl> {
     ListingTableUrl::try_new(url, None).ok()
 }
 
-/// Whether a folder of a path is named after a value: `day=1/`.
-fn names_values(path: &Path) -> bool {
+/// The names of the folders in a path.
+pub(super) fn folders_of(path: &Path) -> impl Iterator<Item = &str> {
     let folders = path.parent().into_iter().flat_map(Path::components);
-    folders.filter_map(|folder| folder.as_os_str().to_str()).any(|name| name.contains('='))
+    folders.filter_map(|folder| folder.as_os_str().to_str())
 }
 
 /// One of the files below a URL, with its name taken literally.

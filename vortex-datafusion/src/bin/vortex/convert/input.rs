@@ -5,7 +5,6 @@
 //! files that differ, rows that are to be sorted.
 
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -33,9 +32,9 @@ use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::limit::LimitStore;
 use object_store::local::LocalFileSystem;
-use vortex_datafusion::{StringType, VortexFormat, VortexOptions, merge_schemas};
+use vortex_datafusion::{StringType, VortexFormat, VortexOptions, folder_columns, merge_schemas};
 
-use super::find::{Found, find};
+use super::find::{Found, find, folders_of};
 use super::given_order::in_given_order;
 use super::sort::SortKey;
 use super::times::Times;
@@ -297,9 +296,7 @@ fn to_read(inferred: &Schema, format: Format) -> (Schema, Times) {
 /// Checks that all files are in folders named after values of the same columns: DataFusion would leave out the others.
 fn check_folders(files: &[Found]) -> Outcome {
     let columns = |file: &Found| -> Vec<String> {
-        let folders = file.relative.parent().into_iter().flat_map(Path::components);
-        let names = folders.filter_map(|folder| folder.as_os_str().to_str());
-        names.map_while(|name| Some(name.split_once('=')?.0.to_owned())).collect()
+        folder_columns(folders_of(&file.relative)).map(str::to_owned).collect()
     };
     let Some(first) = files.first() else { return Ok(()) };
     let expected = columns(first);
