@@ -242,7 +242,7 @@ fn a_broken_input_leaves_no_output() {
     assert!(line.contains("in.csv"), "{line}");
     assert_eq!(names(&folder), ["in.csv"]);
     for (arguments, status, told) in [
-        (vec!["convert", &input, "--level", "best", &output], 2, "fast, default or compact"),
+        (vec!["convert", &input, "--level", "best", &output], 2, "fast, default, compact"),
         (vec!["convert", &input, "--min-reader", "old", &output], 2, "not a release"),
         (vec!["convert", &input, "--min-reader", "0.2", &output], 2, "the oldest is 0.36"),
         (vec!["convert", "nosuch.csv", &output], 1, "nosuch.csv"),
@@ -368,6 +368,18 @@ fn wrong_usage_has_a_status_of_its_own() {
     for arguments in [vec![], vec!["nosuch"], vec!["convert", "a"], vec!["sql", "--format", "nosuch"]] {
         assert_eq!(run(&arguments).status.code(), Some(2), "{arguments:?}");
     }
+    let output = run(&["convert", "--level", "ultra", &source, "out.vortex"]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = stderr(&output);
+    assert!(told.contains("'ultra'") && told.contains("[possible values: fast, default, compact]"), "{told}");
+    let folder = TempDir::new().unwrap();
+    let size = |level: &str| {
+        let out = path(&folder, "out.vortex");
+        ok(&["convert", "--level", level, &source, &out]);
+        fs::metadata(out).unwrap().len()
+    };
+    assert_eq!(size("Fast"), size("fast"));
+    assert!(size("compact") < size("fast"));
 }
 
 #[test]

@@ -31,9 +31,11 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::Semaphore;
+use vortex_core::Level;
 use vortex_core::write::WriteOptions;
 use vortex_datafusion::{RowOrder, VortexOptions};
 
@@ -90,14 +92,20 @@ pub(crate) struct Arguments {
 struct VortexArguments {
     /// `fast`: decodes fastest, larger files; `default`: about the size of Parquet; `compact`: smallest,
     /// slowest to decode.
-    #[arg(long, value_name = "LEVEL")]
-    level: Option<String>,
+    #[arg(long, value_name = "LEVEL", ignore_case = true, value_parser = levels())]
+    level: Option<Level>,
     /// The oldest release of the reference implementation that must read the files: `0.76`, `newest`.
     #[arg(long, value_name = "RELEASE")]
     min_reader: Option<MinReader>,
     /// Store checksums, for `vortex verify`.
     #[arg(long)]
     checksums: bool,
+}
+
+/// The levels, which help and errors list.
+fn levels() -> impl TypedValueParser<Value = Level> {
+    PossibleValuesParser::new(["fast", "default", "compact"])
+        .try_map(|name| name.to_ascii_lowercase().parse::<Level>())
 }
 
 /// A name without the spaces around it.
@@ -111,22 +119,15 @@ impl VortexArguments {
         self.level.is_some() || self.min_reader.is_some() || self.checksums
     }
 
-    fn options(&self) -> Outcome<WriteOptions> {
+    fn options(&self) -> WriteOptions {
         let mut options = VortexOptions::default();
-        let mut set = |name: &str, value: &str| {
-            options.set_by_name(name, value).map_err(|error| Failure::Usage(error.strip_backtrace()))
-        };
-        if let Some(level) = &self.level {
-            set("level", level)?;
-        }
+        options.level = self.level.unwrap_or_default();
+        options.checksums = self.checksums;
         if let Some(reader) = &self.min_reader {
-            set("min_reader", &reader.release.to_string())?;
+            options.min_reader = Some(reader.release);
             reader.warn_if_unknown();
         }
-        if self.checksums {
-            set("checksums", "true")?;
-        }
-        Ok(options.write_options())
+        options.write_options()
     }
 }
 
@@ -178,7 +179,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     if let Some(name) = arguments.twice() {
         return Err(Failure::Usage(format!("--columns: `{name}` is named twice")));
     }
-    let options = arguments.vortex.options()?;
+    let options = arguments.vortex.options();
     let reader = Reader::open(!arguments.sort_by.is_empty(), arguments.memory_limit)?;
     let mut files = Vec::new();
     for place in inputs {
