@@ -13,7 +13,7 @@ use datafusion_datasource::file_compression_type::FileCompressionType;
 use datafusion_datasource::file_format::{FileFormat, FileFormatFactory, FileMeta};
 use datafusion_datasource::file_groups::FileGroup;
 use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
-use datafusion_datasource::file_sink_config::FileSinkConfig;
+use datafusion_datasource::file_sink_config::{FileSink as _, FileSinkConfig};
 use datafusion_datasource::sink::DataSinkExec;
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_expr::dml::InsertOp;
@@ -280,6 +280,14 @@ impl FileFormat for VortexFormat {
             );
         }
         let sink = VortexSink::new(config, self.options(state)?, order.as_ref());
+        // The session may have set it for other statements.
+        if sink.is_single_file() && self.table.over(VortexOptions::default())?.target_file_size > 0 {
+            return plan_err!(
+                "target_file_size cuts rows into the files of a folder, and {} is a single file: leave the option out, or \
+                 write to a folder, whose name ends with `/`",
+                sink.config().original_url
+            );
+        }
         Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), order)))
     }
 

@@ -104,7 +104,7 @@ impl VortexSink {
     }
 
     /// Whether everything is written into one file with a given name. Other names contain random text.
-    fn is_single_file(&self) -> bool {
+    pub(crate) fn is_single_file(&self) -> bool {
         let path = self.config.table_paths.first();
         self.config.table_partition_cols.is_empty()
             && path.is_some_and(|path| self.config.file_output_mode.single_file_output(path))

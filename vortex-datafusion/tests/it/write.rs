@@ -213,6 +213,26 @@ async fn a_full_file_is_followed_by_another() {
 }
 
 #[tokio::test]
+async fn one_file_cannot_be_cut_into_several() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, out) = (session(), folder.path().display());
+    let copy = |to: &str, size: &str| {
+        let options = format!("OPTIONS (target_file_size '{size}')");
+        format!("COPY (SELECT 1 AS a) TO '{out}/{to}' STORED AS VORTEX {options}")
+    };
+    let message = error(&context, &copy("x.vortex", "1k")).await;
+    assert!(message.contains("x.vortex is a single file") && message.contains("ends with `/`"), "{message}");
+    assert!(files_in(folder.path()).is_empty());
+    for (to, size) in [("x.vortex", "0"), ("parts/", "1k"), ("others", "1k")] {
+        run(&context, &copy(to, size)).await;
+    }
+    // A setting of the session is for those statements that write to folders.
+    run(&context, "SET vortex.target_file_size = '1k'").await;
+    run(&context, &format!("COPY (SELECT 1 AS a) TO '{out}/y.vortex'")).await;
+    assert_eq!(files_in(folder.path()).len(), 4);
+}
+
+#[tokio::test]
 async fn an_order_that_only_statistics_prove_is_declared_if_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rising.vortex");
