@@ -122,6 +122,31 @@ fn folders_named_after_values_are_read_as_a_whole_or_not_at_all() {
 }
 
 #[test]
+fn files_of_subfolders_that_sql_leaves_out_are_told() {
+    let folder = TempDir::new().unwrap();
+    for name in ["mix/a.csv", "mix/sub/b.csv", "mix/sub/c.csv", "days/day=1/d.csv", "days/day=2/e.csv"] {
+        let file = folder.path().join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "a\n1\n").unwrap();
+    }
+    let (mix, days) = (path(&folder, "mix"), path(&folder, "days/"));
+    let (all, parts) = (path(&folder, "all.vortex"), path(&folder, "parts/"));
+    let told = format!(
+        "vortex: {mix}: 2 of 3 files are in subfolders, which SQL over this folder leaves out; a pattern like \
+         '{mix}/*.csv' does, too\n"
+    );
+    assert_eq!(complaint(&run(&["convert", &mix, &all]), 0), told);
+    assert_eq!(csv(&format!("SELECT count(*) AS n FROM '{all}'")), "n\n3\n");
+    assert_eq!(complaint(&run(&["convert", "--target-file-size", "1m", &mix, &parts]), 0), told);
+    // Each file into its own, at the same relative path; and what SQL reads as well.
+    ok(&["convert", &mix, &path(&folder, "out/")]);
+    ok(&["convert", &days, &all]);
+    ok(&["convert", &format!("{mix}/*.csv"), &all]);
+    assert_eq!(csv(&format!("SELECT count(*) AS n FROM '{all}'")), "n\n1\n");
+    assert_eq!(csv(&format!("SELECT count(*) AS n FROM '{mix}/'")), "n\n1\n");
+}
+
+#[test]
 fn columns_of_the_same_name_are_refused() {
     let folder = TempDir::new().unwrap();
     let fields = ["a", "b", "a"].map(|name| Field::new(name, DataType::Int64, false));

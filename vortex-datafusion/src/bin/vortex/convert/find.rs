@@ -31,6 +31,8 @@ pub(super) struct Found {
     pub(super) meta: ObjectMeta,
     /// The folder in which it was found, if subfolders are named after values: `day=1/`.
     pub(super) partitioned: Option<ListingTableUrl>,
+    /// Whether SQL over the given folder would leave it out, since it is in a subfolder.
+    pub(super) in_subfolder: bool,
     /// The file itself if it exists only for this conversion.
     pub(super) temporary: Option<Arc<TempPath>>,
 }
@@ -101,8 +103,9 @@ pub(super) async fn find(
         // All of them have to be: `check_folders` refuses the others.
         let has_values = is_folder && folders_of(&relative).any(|folder| folder.contains('='));
         let partitioned = has_values.then(|| url.clone());
+        let in_subfolder = is_folder && folders_of(&relative).any(|folder| !folder.contains('='));
         let url = one_file(&url, &meta)?;
-        files.push(Found { name, relative, format, url, meta, partitioned, temporary: None });
+        files.push(Found { name, relative, format, url, meta, partitioned, in_subfolder, temporary: None });
     }
     if files.is_empty() {
         return Err(Failure::error(format!("{place}: no file has the extension of a known format")));

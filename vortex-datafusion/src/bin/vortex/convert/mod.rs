@@ -181,11 +181,14 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     }
     let options = arguments.vortex.options();
     let reader = Reader::open(!arguments.sort_by.is_empty(), arguments.memory_limit)?;
-    let mut files = Vec::new();
+    let (mut files, mut notes) = (Vec::new(), Vec::new());
     for place in inputs {
-        files.extend(reader.find(place, arguments.from).await?);
+        let found = reader.find(place, arguments.from).await?;
+        notes.extend(note_of_subfolders(place, &found));
+        files.extend(found);
     }
     let jobs = jobs(&arguments, output, files)?;
+    let merges = jobs.iter().any(|job| job.files.len() > 1);
     if arguments.vortex.is_given() && jobs.iter().any(|job| job.format != Format::Vortex) {
         let message = "--level, --min-reader and --checksums apply to Vortex files only";
         return Err(Failure::Usage(message.to_owned()));
@@ -214,7 +217,22 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
             Failure::Error(format!("{message} ({done} of {job_count} files were converted)"))
         }
         other => other,
-    })
+    })?;
+    if merges {
+        notes.iter().for_each(|note| eprintln!("vortex: {note}"));
+    }
+    Ok(())
+}
+
+/// What to tell about files of a folder that become part of an output, but not of a table over that folder.
+fn note_of_subfolders(place: &str, files: &[Found]) -> Option<String> {
+    let below = files.iter().filter(|file| file.in_subfolder).count();
+    let format = files.iter().find(|file| file.in_subfolder)?.format.extension();
+    let (separator, all) = (if place.ends_with('/') { "" } else { "/" }, files.len());
+    Some(format!(
+        "{place}: {below} of {all} files are in subfolders, which SQL over this folder leaves out; a pattern like \
+         '{place}{separator}*.{format}' does, too"
+    ))
 }
 
 /// The conversions to run; reports invalid arguments before anything is written.
