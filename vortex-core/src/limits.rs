@@ -17,7 +17,7 @@ use crate::{Error, Result};
 /// let limits = Limits::new().with_max_columns(1000).with_max_decoded_bytes(64 << 20);
 /// let options = OpenOptions::new().with_limits(limits);
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Limits {
     /// Nesting of dtypes, layouts, array nodes and scalars, in tables of the file, of which each level of a dtype takes two;

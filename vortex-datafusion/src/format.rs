@@ -77,11 +77,11 @@ impl VortexFormat {
         self
     }
 
-    /// Fetches the metadata of a file and puts its footer into the cache, in one request. Returns `None` if a
-    /// footer is already cached, or if the request fails.
+    /// Fetches the metadata of a file and puts its footer into the cache, in one request. Returns `None` where
+    /// [`Reading::find`] does: if a footer is already cached, for instance, or if there is no file.
     ///
     /// # Errors
-    /// If it is not a Vortex file.
+    /// If it is not a Vortex file, or the store fails.
     #[cfg(feature = "session")]
     pub(crate) async fn find(
         &self,
@@ -170,7 +170,7 @@ impl FileFormat for VortexFormat {
                     let schema = footers.open(&object).await?.schema().map_err(datafusion_error)?;
                     let schema = schema::without(&schema, |name| {
                         self.left_out.iter().any(|left_out| left_out == name)
-                    })?;
+                    });
                     Ok::<_, datafusion_common::DataFusionError>((
                         object_name(store.as_ref(), &object.location),
                         schema,

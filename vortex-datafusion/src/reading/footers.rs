@@ -10,6 +10,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 use arrow::buffer::Buffer;
@@ -87,9 +88,11 @@ impl FooterCache {
         self.cache.get(location).filter(is_known).or_else(own).filter(is_known)
     }
 
-    /// The place of an object whose path is that of an entry of another store, or with other limits.
+    /// The place of an object whose path is that of an entry of another store, or with other limits. Should two kinds of
+    /// limits have the same hash, they take turns there: entries state theirs.
     fn own_place(&self, store: StoreId, location: &Path) -> Path {
-        Path::from(format!("{store} {:?}/{location}", self.limits))
+        let limits = BuildHasherDefault::<DefaultHasher>::default().hash_one(self.limits);
+        Path::from(format!("{store} {limits:016x}/{location}"))
     }
 
     /// What is cached of an object, if it is in this store and was opened with the same limits.

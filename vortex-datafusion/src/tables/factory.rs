@@ -279,7 +279,7 @@ async fn stored_schema(
             _ => merge(&schemas).map(Arc::new),
         };
     }
-    without(table.schema.inner(), is_partition)
+    Ok(without(table.schema.inner(), is_partition))
 }
 
 /// The type of partition columns that are not declared, as in DataFusion.

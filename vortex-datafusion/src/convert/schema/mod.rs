@@ -16,23 +16,19 @@ mod presented;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use arrow::datatypes::{FieldRef, Fields, SchemaRef};
-use datafusion_common::{HashMap, Result};
+use arrow::datatypes::{FieldRef, Fields, Schema, SchemaRef};
+use datafusion_common::HashMap;
 
 pub use merge::merge;
 pub(crate) use physical::physical;
 pub(crate) use presented::{with_nullable_fields, with_strings};
 
-/// The fields without those that `leaves_out`.
-///
-/// # Errors
-/// None: only fields that exist are projected.
-pub(crate) fn without(schema: &SchemaRef, leaves_out: impl Fn(&str) -> bool) -> Result<SchemaRef> {
-    let kept: Vec<usize> =
-        (0..schema.fields().len()).filter(|at| !leaves_out(schema.field(*at).name())).collect();
+/// The schema without the fields of the names that it `leaves_out`.
+pub(crate) fn without(schema: &SchemaRef, leaves_out: impl Fn(&str) -> bool) -> SchemaRef {
+    let kept: Fields = schema.fields().iter().filter(|field| !leaves_out(field.name())).cloned().collect();
     match kept.len() == schema.fields().len() {
-        true => Ok(Arc::clone(schema)),
-        false => Ok(Arc::new(schema.project(&kept)?)),
+        true => Arc::clone(schema),
+        false => Arc::new(Schema::new_with_metadata(kept, schema.metadata().clone())),
     }
 }
 
@@ -64,7 +60,7 @@ impl<'a> ByName<'a> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::datatypes::{DataType, Field, Schema};
+    use arrow::datatypes::{DataType, Field};
     use vortex_core::dtype::arrow::{from_schema, schema};
 
     use super::merge::{has_same_fields, merge_types};
