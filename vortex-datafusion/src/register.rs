@@ -77,7 +77,8 @@ fn register_state(state: &mut SessionState) -> Result<()> {
 
 /// Gives names back to the functions that had them before. DataFusion 55 builds a state by registering all functions in
 /// the order of a hash map, each for its aliases as well: a function that the application has named like the alias of
-/// another one, such as `length` or `trim`, may then be replaced by that one.
+/// another one, such as `length` or `trim`, may then be replaced by that one. See `tests/it/upstream/files.rs`:
+/// `sessions_that_are_built_anew_lose_functions_named_like_aliases`.
 fn keep_functions(state: &mut SessionState, before: &SessionState) -> Result<()> {
     keep(state, before, SessionState::scalar_functions, |state, it| state.register_udf(it).map(drop))?;
     keep(state, before, SessionState::aggregate_functions, |state, it| state.register_udaf(it).map(drop))?;

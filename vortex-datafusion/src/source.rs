@@ -230,7 +230,8 @@ impl FileSource for VortexSource {
             None => Arc::new(DefaultPhysicalExprAdapterFactory),
         };
         // A limit takes the first rows that pass the accepted filters. Whatever is above it applies to these
-        // rows only, although DataFusion offers it to the scan.
+        // rows only, although DataFusion offers it to the scan. See `tests/it/upstream/filters.rs`:
+        // `filters_cross_limits_of_scans`.
         let (filters, best_first) = match config.limit {
             Some(_) => (self.filters.without_pruning(), None),
             None => (self.filters.clone(), self.best_first().cloned()),

@@ -59,6 +59,7 @@ impl TranslatedFilter {
     fn translate(&self) -> Option<Expr> {
         let now = snapshot_physical_expr(Arc::clone(&self.expr)).ok()?;
         // DataFusion 55 may leave columns of a projection above the scan in it, which are others than those of the file.
+        // See `tests/it/upstream/filters.rs`: `keys_that_are_found_in_others_are_replaced_wrongly`.
         if !collect_columns(&now).is_subset(&collect_columns(&self.expr)) {
             return None;
         }

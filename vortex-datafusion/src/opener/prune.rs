@@ -89,13 +89,15 @@ pub(crate) fn file_pruner(
     if usable.is_empty() {
         return Ok(None);
     }
-    // The pruner recurses for every operand of a chain.
+    // The pruner recurses for every operand of a chain. A test without this would overflow the stack, which ends the
+    // process, so that there is none in `tests/it/upstream/`.
     Ok(FilePruner::try_new(balanced(&conjunction(usable)), schema, file, errors.clone()))
 }
 
 /// Whether everything that the filter compares is bounded by what it makes of the bounds of columns, as
 /// DataFusion 55 supposes unless text is cast. A dynamic filter changes, but not the operands that it compares:
-/// they are its children.
+/// they are its children. See `tests/it/upstream/pruning.rs`: `bounds_are_cast_whatever_a_cast_does_to_the_order`,
+/// `bounds_are_negated_although_the_least_integer_has_no_negative`.
 fn keeps_bounds(filter: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
     !filter.exists(|node| loses_bounds(node, schema)).unwrap_or(true)
 }
@@ -122,7 +124,8 @@ fn loses_bounds(node: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<bool> {
 }
 
 /// Whether bounds may be cast instead of values. Where possible, DataFusion 55 instead casts the literal in the
-/// opposite direction, even if that rounds the literal, or if the cast rounds the values.
+/// opposite direction, even if that rounds the literal, or if the cast rounds the values. See
+/// `tests/it/upstream/pruning.rs`: `literals_are_rounded_to_the_type_that_bounds_are_cast_from`.
 fn bounds_can_be_cast(from: &DataType, to: &DataType) -> bool {
     let rounds = match (from, to) {
         (DataType::Timestamp(from, _), DataType::Timestamp(to, _)) => from < to,

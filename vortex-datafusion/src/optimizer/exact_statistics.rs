@@ -3,10 +3,13 @@
 //! DataFusion 55 replaces aggregates by exact statistics of their input, but what it derives from exact statistics
 //! of scans may be wrong:
 //! - It takes the statistics of a join's inputs for those of its output, so that the sum of a column above the
-//!   join is the one below.
+//!   join is the one below (`sums_below_joins_are_taken_for_those_above`).
 //! - It casts minima and maxima together with their column, whatever the cast does to the order of values: of
-//!   5, ..., 12 as text, the maximum is 9, not 12.
-//! - It keeps null counts through casts, although a cast may fail: there are as many values as before, or an error.
+//!   5, ..., 12 as text, the maximum is 9, not 12 (`extremes_are_cast_whatever_a_cast_does_to_the_order`).
+//! - It keeps null counts through casts, although a cast may fail: there are as many values as before, or an error
+//!   (`counts_hide_that_casts_fail`).
+//!
+//! The tests are in `tests/it/upstream/statistics.rs`, and show this without this crate.
 //!
 //! Scans therefore state these statistics as estimates only. Where nothing but an aggregation without groups
 //! reads a scan, they are stated exactly, except for extremes of columns that the scan casts in a way that
@@ -57,7 +60,8 @@ pub(super) fn answer(
         return Ok(None);
     }
     let Some(input) = with_exact_statistics(aggregation.input())? else { return Ok(None) };
-    // DataFusion 55 computes that the sum of a constant over no rows is 0, not null.
+    // DataFusion 55 computes that the sum of a constant over no rows is 0, not null. See
+    // `tests/it/upstream/statistics.rs`: `the_sum_of_a_constant_over_no_rows_is_zero`.
     if has_no_rows(&input)? {
         return Ok(None);
     }

@@ -10,6 +10,8 @@
 //!                   output_ordering=[a ASC]               DataSourceExec: {[x, y]}, limit=3, output_ordering=[a ASC]
 //! ```
 //!
+//! See `tests/it/upstream/orders.rs`: `orders_cross_limits_of_scans`.
+//!
 //! No order crosses the operator that this rule adds. Several partitions need none, since the operator that merges them
 //! in their order is not crossed either.
 

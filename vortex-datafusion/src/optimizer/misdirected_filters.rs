@@ -15,6 +15,11 @@
 //! Scans ignore such filters if they are dynamic (`tell_scans.rs`). Others would be lost: whatever accepts them, a scan
 //! or another filter, applies them to a wrong column, and the plan drops them. Therefore, the first rule marks those
 //! that may be misdirected as volatile, so that they are not passed on at all, and the last rule restores them.
+//!
+//! See `tests/it/upstream/names.rs`: `filters_reach_the_first_column_of_a_name`,
+//! `filters_above_groups_of_several_sets_reach_the_first_column_of_a_name`,
+//! `filters_above_swapped_joins_reach_the_first_column_of_a_name`. An aggregation that groups by an expression under the
+//! name of a column of its input has no test there: SQL gives it another name.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -165,7 +170,8 @@ pub(super) fn misdirects(node: &dyn ExecutionPlan, names: &Names) -> bool {
     if let Some(join) = node.downcast_ref::<HashJoinExec>() {
         return joins_other_column(join, names);
     }
-    // Columns of unions belong together by their positions.
+    // Columns of unions belong together by their positions. See `tests/it/upstream/names.rs`:
+    // `unions_pass_filters_on_with_names_of_other_columns`.
     let own = node.schema();
     let differs = |input: &Arc<Schema>| {
         let pairs = own.fields().iter().zip(input.fields());
@@ -196,7 +202,8 @@ fn is_column(expr: &Arc<dyn PhysicalExpr>, name: &str) -> bool {
 }
 
 /// Semi-joins also pass filters on a key to the side that they do not return, where the name of the key may be that
-/// of a column which is not compared with it.
+/// of a column which is not compared with it. See `tests/it/upstream/names.rs`:
+/// `filters_on_keys_of_semi_joins_reach_other_columns_of_that_name`.
 fn joins_other_column(join: &HashJoinExec, names: &Names) -> bool {
     let (is_left, other) = match join.join_type() {
         JoinType::LeftSemi => (true, join.right()),

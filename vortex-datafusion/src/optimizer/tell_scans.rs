@@ -7,7 +7,8 @@
 //!
 //! Order: DataFusion 55 lets a partition that has finished take over files of other partitions, unless the
 //! scan is told to preserve the order; and pushing down a limit resets that flag. Merges above then receive
-//! rows out of order. The rule sets the flag again, after all other optimizations.
+//! rows out of order. The rule sets the flag again, after all other optimizations. See `tests/it/upstream/orders.rs`:
+//! `limits_let_partitions_take_over_files_whose_order_a_merge_relies_on`.
 //!
 //! Number of rows: a scan that reads the best rows first is not told how many of them the sort above needs,
 //! nor that there is a limit in between, so that the best of other rows are wanted.
@@ -17,17 +18,21 @@
 //! part of the sort can rule out others, so that several times as many rows would be decoded; and a scan works on
 //! several parts of a file at once in any case.
 //!
-//! Dynamic filters: scans are made to ignore those that drop rows which the plan needs.
+//! Dynamic filters: scans are made to ignore those that drop rows which the plan needs. `tests/it/upstream/filters.rs`
+//! shows each without this crate.
 //! - Operators with a limit (filters, joins) let filters of operators above them pass, which concern the
-//!   limited rows only.
+//!   limited rows only: `filters_cross_limits_of_filters_and_joins`.
 //! - Operators whose columns share a name pass filters to the wrong one: see `misdirected_filters.rs`.
 //! - A filter that is passed through a projection, or adapted to a file, gets other keys from the leaves up: of keys `y`
 //!   and `y + b`, the second is no longer found once its `y` is replaced, and its `b` remains that of the projection. Of
-//!   keys `y` and `a IS NULL`, the test for nulls of `y` is taken for the second key if `y` becomes `a`.
+//!   keys `y` and `a IS NULL`, the test for nulls of `y` is taken for the second key if `y` becomes `a`:
+//!   `keys_that_are_found_in_others_are_replaced_wrongly`.
 //! - An aggregation without groups produces one filter for all of its minima and maxima, which keeps rows that
 //!   improve any of them. DataFusion 55 leaves out those that are not of plain columns, and those without a
 //!   value so far. When the plan runs again, as in a recursive query, the filter still has the bounds of the
-//!   first run. Parquet files are affected, too, but whole row groups at a time.
+//!   first run. Parquet files are affected, too, but whole row groups at a time:
+//!   `filters_of_aggregations_leave_out_expressions`, `filters_of_aggregations_leave_out_those_without_a_value`,
+//!   `filters_of_aggregations_outlive_a_run`.
 //!
 //! Sums, minima and maxima: see `exact_statistics.rs`. Aggregations that scans compute: see `pushed_aggregates.rs`.
 

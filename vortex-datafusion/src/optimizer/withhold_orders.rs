@@ -13,6 +13,12 @@
 //! negative. DataFusion also supposes that an aggregation by several sets of columns (`ROLLUP`) keeps the order of all of
 //! them, although the groups of each row include some without the first column.
 //!
+//! See `tests/it/upstream/orders.rs`: `casts_to_times_of_day_keep_the_order_of_timestamps`,
+//! `truncated_dates_keep_the_order_across_clocks_that_are_turned_back`,
+//! `logarithms_keep_the_order_whatever_their_base`,
+//! `negatives_are_in_the_opposite_order_although_the_least_integer_has_none`,
+//! `groups_of_several_sets_keep_the_order_of_all_columns`.
+//!
 //! If an operator contains such an expression, the orders that the scans below it declare end at the first column of
 //! a type from which DataFusion derives an order of the expression. Other scans keep theirs, since an order reaches only
 //! the operators above its scan, unless the expression is equated with a column, by a filter or by the keys of a join:

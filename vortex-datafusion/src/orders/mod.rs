@@ -163,9 +163,10 @@ fn is_ordered_alike(dtype: &DType) -> bool {
 /// - It supposes that rows which are equal follow each other. But `=` does not distinguish the two zeros of floats,
 ///   which an order separates: among rows with `f = 0`, the order of the next column begins twice, and so does each
 ///   group. The order ends at a column of floats, unless its bounds exclude zeros (and NaN, with which there are no
-///   bounds). It also ends at nested values, which may contain floats.
+///   bounds). It also ends at nested values, which may contain floats. See `tests/it/upstream/orders.rs`:
+///   `rows_that_are_equal_in_sql_are_taken_for_neighbours`.
 /// - If a partition reads several files one after the other, it compares their bounds, which do not cover nulls: the
-///   order ends at the first column that may have nulls.
+///   order ends at the first column that may have nulls: `bounds_of_files_are_compared_without_their_nulls`.
 /// - It relies on orders where it must not. Only the optimizer rules of this crate prevent that (`withhold_orders.rs`,
 ///   `limited_scans.rs`), and that files leave their partitions (`tell_scans.rs`). In a session without them
 ///   (`has_rules`), scans declare no order.

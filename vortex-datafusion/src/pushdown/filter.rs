@@ -115,6 +115,8 @@ fn reads_only(filter: &Arc<dyn PhysicalExpr>, table: &TableSchema) -> bool {
 /// - It fails to compute bounds of runs, and of types like lists of lists.
 /// - Once it has bounds of integers, it fails to find them in dictionaries.
 /// - It does not see that values of type Null are null, and the filter rejects them although nulls may be equal.
+///
+/// `tests/it/upstream/keys.rs` has a test of each.
 fn has_unusable_key(filter: &Arc<dyn PhysicalExpr>, table: &TableSchema) -> bool {
     let is_unusable = |key: &&Arc<dyn PhysicalExpr>| match key.data_type(table.table_schema()) {
         Ok(DataType::Null | DataType::RunEndEncoded(..)) => true,

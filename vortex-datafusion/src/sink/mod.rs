@@ -322,7 +322,8 @@ fn with_nullable(schema: &SchemaRef, columns: &[(String, DataType)]) -> SchemaRe
 }
 
 /// The rows up to the first batch with a null in a partition column, which is an error: the demultiplexer of
-/// DataFusion 55 would name the folder after the value below the null, such as 0.
+/// DataFusion 55 would name the folder after the value below the null, such as 0. See `tests/it/upstream/files.rs`:
+/// `folders_are_named_after_the_value_below_a_null`.
 fn checked(rows: SendableRecordBatchStream, partition_columns: Vec<String>) -> SendableRecordBatchStream {
     if partition_columns.is_empty() {
         return rows;

@@ -43,7 +43,8 @@ pub fn statistics(footer: &Footer, table: &Schema) -> Statistics {
 /// The size of all columns, if each has a fixed width. With strings, a projection would keep the size of the
 /// whole table (`Statistics::calculate_total_byte_size` of DataFusion 55), and an inner join that of its input,
 /// however few rows it returns (`estimate_join_statistics`): further joins would choose the side with fewer
-/// columns as the build side instead of the one with fewer rows. Without sizes they compare row counts.
+/// columns as the build side instead of the one with fewer rows. Without sizes they compare row counts. See
+/// `tests/it/upstream/statistics.rs`: `a_projection_keeps_the_size_of_a_whole_table_with_text`.
 fn total_bytes(table: &Schema, columns: &[ColumnStatistics]) -> Precision<usize> {
     if !table.fields().iter().all(|field| field.data_type().primitive_width().is_some()) {
         return Precision::Absent;
@@ -168,7 +169,8 @@ fn sum(
 }
 
 /// The number of distinct values, as an estimate: DataFusion 55 passes it through joins and casts unchanged,
-/// and would answer `count(DISTINCT ...)` above them with an exact one.
+/// and would answer `count(DISTINCT ...)` above them with an exact one. See `tests/it/upstream/statistics.rs`:
+/// `distinct_values_below_joins_are_taken_for_those_above`.
 fn distinct(known: &FieldStats, nulls: Option<u64>, rows: u64) -> Precision<usize> {
     let all_valid = nulls == Some(0);
     match (known.is_constant, known.is_strict_sorted) {

@@ -5,7 +5,8 @@
 //!
 //! DataFusion 55 takes files of the same size and modification time for the same, and some stores state times in
 //! whole seconds. Here e-tags count as well. Tables of this crate therefore leave the cache to this module; tables that
-//! applications create with the cache keep everything in it a second time.
+//! applications create with the cache keep everything in it a second time. See `tests/it/upstream/files.rs`:
+//! `files_of_one_size_and_time_are_taken_for_the_same`.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -47,7 +47,10 @@ fn without_values(scan: FileScanConfig) -> FileScanConfig {
 /// A scan that states null counts, sums, minima, maxima and distinct counts as estimates, although they may be exact: see
 /// `optimizer/exact_statistics.rs`. Its source remembers which sums are. If only some rows of a file are read, all is an
 /// estimate. So is it that there are no rows: of these, DataFusion 55 computes that the sum of a constant is 0, not null.
-/// Of a single partition, all is an estimate, too: DataFusion 55 states it for filters and limits as well.
+/// Of a single partition, all is an estimate, too: DataFusion 55 states it for filters and limits as well. See
+/// `tests/it/upstream/statistics.rs`: `the_sum_of_a_constant_over_no_rows_is_zero`,
+/// `statistics_of_a_partition_are_those_of_its_files_whatever_a_limit_leaves`, and
+/// `distinct_values_below_joins_are_taken_for_those_above`.
 fn with_estimates(scan: FileScanConfig) -> FileScanConfig {
     let (mut known, exact_sums) = estimates(scan.statistics());
     if selects_rows(&scan) {
@@ -105,7 +108,8 @@ fn is_extreme(value: &ScalarValue) -> bool {
 
 /// Whether this is a time that nanoseconds cannot express, such as 9999-12-31, which often stands for "never". DataFusion
 /// 55 compares times of different units in the finer one, dates with timestamps in nanoseconds, and cannot plan a filter
-/// if a bound overflows.
+/// if a bound overflows. See `tests/it/upstream/statistics.rs`:
+/// `filters_cannot_be_planned_if_nanoseconds_cannot_express_a_bound`.
 fn lacks_nanoseconds(value: &ScalarValue) -> bool {
     let finest = match value.data_type() {
         DataType::Date32 | DataType::Date64 => DataType::Timestamp(TimeUnit::Nanosecond, None),
@@ -117,7 +121,8 @@ fn lacks_nanoseconds(value: &ScalarValue) -> bool {
 }
 
 /// Whether this is the least integer of its type, which is its own negative. DataFusion 55 supposes that negatives
-/// are in the opposite order, and cannot plan `-a < 5` if that of a bound of `a` overflows.
+/// are in the opposite order, and cannot plan `-a < 5` if that of a bound of `a` overflows. See
+/// `tests/it/upstream/statistics.rs`: `filters_cannot_be_planned_if_a_bound_has_no_negative`.
 fn lacks_negative(value: &ScalarValue) -> bool {
     value.data_type().is_signed_integer() && value.arithmetic_negate().is_err()
 }

@@ -145,7 +145,8 @@ pub(crate) fn is_whole_folder(url: &ListingTableUrl) -> bool {
     url.is_collection() && url.get_glob().is_none()
 }
 
-/// A place of Vortex files: of a folder, those that are visible.
+/// A place of Vortex files: of a folder, those that are visible. DataFusion reads hidden ones, too: see
+/// `tests/it/upstream/files.rs`: `tables_of_folders_contain_hidden_files`.
 pub(super) fn visible_files(url: ListingTableUrl) -> Result<ListingTableUrl> {
     if is_whole_folder(&url) { url.with_glob(IN_FOLDER) } else { Ok(url) }
 }
@@ -172,7 +173,7 @@ pub fn output_url(place: &str) -> Result<String> {
 
 /// The store of a URL, in place of the name of a table. DataFusion keeps listings and statistics by the name of
 /// a table and the path, whatever the store: without a name, a folder of one store would be taken for one of
-/// another.
+/// another. See `tests/it/upstream/files.rs`: `listings_of_one_store_are_used_for_another`.
 pub(super) fn store_name(url: &ListingTableUrl) -> TableReference {
     TableReference::bare(&url.get_url()[..Position::BeforePath])
 }

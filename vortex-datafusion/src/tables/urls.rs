@@ -47,6 +47,7 @@ pub fn enable_url_tables(context: &SessionContext) {
     for (name, function) in MetadataFunction::all() {
         context.register_udtf(name, Arc::new(function));
     }
+    // Not DataFusion's catalog: see `tests/it/upstream/files.rs`: `listings_of_one_store_are_used_for_another`.
     let catalogs = Arc::clone(context.state().catalog_list());
     let known = match catalogs.downcast_ref::<UrlCatalogs>() {
         Some(ours) => Arc::clone(&ours.known),

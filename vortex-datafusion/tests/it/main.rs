@@ -26,6 +26,8 @@ mod segment_cache;
 mod selections;
 mod tables;
 mod tight_memory;
+#[cfg(feature = "cli")]
+mod upstream;
 mod wide;
 mod write;
 mod zeros;

@@ -88,7 +88,8 @@ fn format(options: &CsvOptions, has_header: bool) -> Format {
     format
 }
 
-/// Refuses columns of the same name, which DataFusion would take for one.
+/// Refuses columns of the same name, which DataFusion would take for one. See `tests/it/upstream/files.rs`:
+/// `columns_of_one_name_in_csv_files_are_taken_for_one`.
 fn check_names(schema: &Schema) -> Result<(), String> {
     let mut names = HashSet::new();
     match schema.fields().iter().find(|field| !names.insert(field.name())) {

@@ -1,7 +1,8 @@
 //! Minima and maxima of floats in Parquet files.
 //!
 //! They leave out NaN. If they are equal, DataFusion 55 would take each value for that one, and it would answer `max` with
-//! the greatest number, although NaN is above it.
+//! the greatest number, although NaN is above it. See `tests/it/upstream/statistics.rs`:
+//! `statistics_of_parquet_files_leave_out_nan`.
 
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::Statistics;

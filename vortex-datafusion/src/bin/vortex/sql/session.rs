@@ -94,7 +94,8 @@ fn config(arguments: &Arguments) -> Outcome<SessionConfig> {
     }
     if std::env::var_os("DATAFUSION_OPTIMIZER_ENABLE_AGGREGATE_DYNAMIC_FILTER_PUSHDOWN").is_none() {
         // DataFusion 55 leaves out aggregates of expressions: of `min(b), min(abs(c))` over Parquet files, the second
-        // would be that of the rows which may improve the first.
+        // would be that of the rows which may improve the first. See `tests/it/upstream/filters.rs`:
+        // `filters_of_aggregations_leave_out_expressions`.
         options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
     }
     if let Some(limit) = arguments.memory_limit {

@@ -70,7 +70,7 @@ impl Session {
     async fn run_statement(&self, statement: Statement) -> Outcome {
         let start = Instant::now();
         // DataFusion would cache listings of folders forever, and would answer queries about replaced files
-        // from their old statistics.
+        // from their old statistics. See `tests/it/upstream/files.rs`: `listings_are_kept_without_a_time_limit`.
         if let Some(listings) = self.context.runtime_env().cache_manager.get_list_files_cache() {
             listings.clear();
         }

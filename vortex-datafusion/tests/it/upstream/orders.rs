@@ -1,0 +1,127 @@
+//! Orders of rows from which DataFusion derives too much.
+
+use datafusion::datasource::physical_plan::FileScanConfig;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_plan::ExecutionPlan;
+
+use super::{Plain, assert_wrong};
+
+const WITHHOLD_ORDERS: &str = "optimizer/withhold_orders.rs";
+
+#[tokio::test]
+async fn casts_to_times_of_day_keep_the_order_of_timestamps() {
+    let plain = Plain::new(1);
+    let every_seven_hours = "arrow_cast(value * 25200, 'Timestamp(Second, None)') AS t";
+    plain
+        .sorted_table(
+            "times",
+            &format!("SELECT {every_seven_hours}, value AS a FROM generate_series(0, 12)"),
+            "t",
+        )
+        .await;
+    let sql = "SELECT a FROM times ORDER BY CAST(t AS TIME) LIMIT 3";
+    plain.assert_wrong(sql, &["0", "1", "2"], &["0", "7", "4"], WITHHOLD_ORDERS).await;
+}
+
+#[tokio::test]
+async fn truncated_dates_keep_the_order_across_clocks_that_are_turned_back() {
+    let plain = Plain::new(1);
+    // A minute after midnight, it was eleven o'clock again.
+    let time = "arrow_cast(1162088970 + value * 60, 'Timestamp(Second, Some(\"America/St_Johns\"))') AS t";
+    plain.sorted_table("times", &format!("SELECT {time}, value AS a FROM generate_series(0, 2)"), "t").await;
+    let sql = "SELECT a FROM times ORDER BY date_trunc('day', t)";
+    plain.assert_wrong(sql, &["0", "1", "2"], &["0", "2", "1"], WITHHOLD_ORDERS).await;
+}
+
+#[tokio::test]
+async fn logarithms_keep_the_order_whatever_their_base() {
+    let plain = Plain::new(1);
+    let rows = "SELECT * FROM (VALUES (CAST(0.25 AS DOUBLE)), (0.5), (2), (4)) AS t (x)";
+    plain.sorted_table("powers", rows, "x").await;
+    let small_base = "SELECT x FROM powers ORDER BY log(0.5, x) LIMIT 1";
+    plain.assert_wrong(small_base, &["0.25"], &["4.0"], WITHHOLD_ORDERS).await;
+    let variable_base = "SELECT x FROM powers ORDER BY log(x, 16) DESC NULLS LAST LIMIT 1";
+    plain.assert_wrong(variable_base, &["0.25"], &["2.0"], WITHHOLD_ORDERS).await;
+}
+
+#[tokio::test]
+async fn negatives_are_in_the_opposite_order_although_the_least_integer_has_none() {
+    let plain = Plain::new(1);
+    let rows = "SELECT * FROM (VALUES (-9223372036854775807 - 1, 1), (-5, 2), (7, 3)) AS t (b, k)";
+    plain.sorted_table("least", rows, "b").await;
+    let sql = "SELECT k FROM least ORDER BY -b DESC LIMIT 1";
+    plain.assert_wrong(sql, &["1"], &["2"], WITHHOLD_ORDERS).await;
+}
+
+#[tokio::test]
+async fn groups_of_several_sets_keep_the_order_of_all_columns() {
+    let plain = Plain::new(1);
+    let rows = "SELECT value / 100 AS p, value % 3 AS g FROM generate_series(0, 799)";
+    plain.sorted_table("grouped", rows, "p, g").await;
+    let sql = "SELECT p, count(*) FROM grouped GROUP BY ROLLUP(p) ORDER BY p LIMIT 1";
+    plain.assert_wrong(sql, &["null 800"], &["0 100"], WITHHOLD_ORDERS).await;
+}
+
+#[tokio::test]
+async fn rows_that_are_equal_in_sql_are_taken_for_neighbours() {
+    let plain = Plain::new(1);
+    let zeros = "(CAST('-0.0' AS DOUBLE), 3), (CAST('-0.0' AS DOUBLE), 4), (0.0, 1), (0.0, 2)";
+    plain.sorted_table("zeros", &format!("SELECT * FROM (VALUES {zeros}) AS t (f, i)"), "f, i").await;
+    let sql = "SELECT i FROM zeros WHERE f = 0 ORDER BY i LIMIT 1";
+    plain.assert_wrong(sql, &["3"], &["1"], "`as_kept` in orders/mod.rs").await;
+}
+
+/// A table `turns` of two files, each sorted by `id`.
+async fn two_files(partitions: usize, first: &str, second: &str) -> Plain {
+    let plain = Plain::new(partitions);
+    let folder = plain.folder().join("turns");
+    for (file, rows) in [("a", first), ("b", second)] {
+        plain.run(&format!("COPY ({rows} ORDER BY id) TO '{}/{file}.parquet'", folder.display())).await;
+    }
+    let with = format!("STORED AS PARQUET WITH ORDER (id) LOCATION '{}/'", folder.display());
+    plain.run(&format!("CREATE EXTERNAL TABLE turns {with}")).await;
+    plain
+}
+
+/// Two files of which the first has the smaller values of both columns.
+async fn two_ranges(partitions: usize) -> Plain {
+    let rows = |first, last| format!("SELECT value AS id, value AS v FROM generate_series({first}, {last})");
+    two_files(partitions, &rows(1, 4), &rows(5, 8)).await
+}
+
+#[tokio::test]
+async fn bounds_of_files_are_compared_without_their_nulls() {
+    let plain = two_files(1, "SELECT * FROM (VALUES (1), (NULL)) AS t (id)", "SELECT 2 AS id").await;
+    let workaround = "`as_kept` in orders/mod.rs";
+    plain
+        .assert_wrong(
+            "SELECT id FROM turns ORDER BY id",
+            &["1", "null", "2"],
+            &["1", "2", "null"],
+            workaround,
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn orders_cross_limits_of_scans() {
+    let sql = "SELECT id FROM (SELECT id, v FROM turns ORDER BY id LIMIT 3) ORDER BY v DESC";
+    let workaround = "optimizer/limited_scans.rs";
+    two_ranges(1).await.assert_wrong(sql, &["7", "6", "5"], &["3", "2", "1"], workaround).await;
+}
+
+#[tokio::test]
+async fn limits_let_partitions_take_over_files_whose_order_a_merge_relies_on() {
+    let plain = two_ranges(2).await;
+    let plan = plain.plan("SELECT id FROM turns ORDER BY id LIMIT 3").await;
+    let scan = scan_of(plan.as_ref()).unwrap();
+    assert!(scan.file_groups.len() == 2 && !scan.output_ordering.is_empty());
+    assert_wrong(scan.preserve_order, false, true, "`tell_scan` in optimizer/tell_scans.rs");
+}
+
+fn scan_of(node: &dyn ExecutionPlan) -> Option<FileScanConfig> {
+    match node.downcast_ref::<DataSourceExec>() {
+        Some(scan) => scan.data_source().downcast_ref::<FileScanConfig>().cloned(),
+        None => node.children().into_iter().find_map(|child| scan_of(child.as_ref())),
+    }
+}
