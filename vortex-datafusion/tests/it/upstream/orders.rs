@@ -45,6 +45,14 @@ async fn logarithms_keep_the_order_whatever_their_base() {
 }
 
 #[tokio::test]
+async fn limited_filters_cannot_be_planned_without_the_column_of_an_order() {
+    let plain = Plain::new(1);
+    plain.sorted_table("sorted", "SELECT value AS a, value AS b FROM generate_series(1, 10)", "a").await;
+    let sql = "SELECT b FROM sorted WHERE random() >= 0 ORDER BY a LIMIT 1";
+    plain.assert_fails(sql, "does not match with the projection", "the note in docs/datafusion.md").await;
+}
+
+#[tokio::test]
 async fn negatives_are_in_the_opposite_order_although_the_least_integer_has_none() {
     let plain = Plain::new(1);
     let rows = "SELECT * FROM (VALUES (-9223372036854775807 - 1, 1), (-5, 2), (7, 3)) AS t (b, k)";
