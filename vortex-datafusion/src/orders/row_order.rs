@@ -26,7 +26,9 @@ use crate::orders::{self, SortedColumn, sorted_columns};
 /// # let schema = batches[0].schema();
 /// let mut order = RowOrder::new(expected, &schema);
 /// for batch in &batches {
-///     order.see(batch);
+///     if order.shorten_to(batch) {
+///         eprintln!("rows are not in the expected order");
+///     }
 ///     writer.write(batch).await?;
 /// }
 /// order.record(&mut writer)?;
@@ -54,8 +56,9 @@ impl RowOrder {
         Self { columns, last: Vec::new() }
     }
 
-    /// Checks the next rows. Returns whether they are sorted by fewer columns than those before.
-    pub fn see(&mut self, batch: &RecordBatch) -> bool {
+    /// Leaves of the columns those by which the next rows are sorted, too, after all rows before. Returns whether these are
+    /// fewer columns than before.
+    pub fn shorten_to(&mut self, batch: &RecordBatch) -> bool {
         let rows = batch.num_rows();
         if self.columns.is_empty() || rows == 0 {
             return false;
@@ -130,7 +133,7 @@ mod tests {
         let mut order = RowOrder::by(vec![column("a", false, false), column("b", true, true)]);
         for batch in batches {
             let before = order.columns.len();
-            assert_eq!(order.see(batch), order.columns.len() < before);
+            assert_eq!(order.shorten_to(batch), order.columns.len() < before);
         }
         order.columns.iter().map(|column| column.name.clone()).collect()
     }
@@ -161,7 +164,7 @@ mod tests {
         let sorted = |values: &[f64]| {
             let values: ArrayRef = Arc::new(Float64Array::from(values.to_vec()));
             let mut order = RowOrder::by(vec![column("f", false, false)]);
-            !order.see(&RecordBatch::try_from_iter([("f", values)]).unwrap())
+            !order.shorten_to(&RecordBatch::try_from_iter([("f", values)]).unwrap())
         };
         assert!(sorted(&[-1.0, -0.0, 0.0, f64::INFINITY, f64::NAN]));
         assert!(!sorted(&[0.0, -0.0]));

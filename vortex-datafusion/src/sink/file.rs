@@ -98,7 +98,7 @@ impl FileRows {
         }
         {
             let _timer = self.destination.write_time.timer();
-            if self.order.see(&batch) {
+            if self.order.shorten_to(&batch) {
                 tracing::warn!(path = %self.path, "rows are not in the order that the plan declares");
             }
             self.writer.write(&batch).await.map_err(datafusion_error)?;

@@ -323,7 +323,7 @@ async fn copy(
     progress: ProgressBar,
 ) -> Outcome {
     while let Some(batch) = rows.batches.try_next().await? {
-        if sorted.as_mut().is_some_and(|order| order.see(&batch)) {
+        if sorted.as_mut().is_some_and(|order| order.shorten_to(&batch)) {
             return Err(Failure::error(
                 "--sort-by: a file records an order in which its rows are not; find it with vortex verify",
             ));

@@ -74,7 +74,7 @@ impl Output {
         match self {
             Self::Vortex(writer, order) => {
                 if let Some(order) = order {
-                    order.see(batch);
+                    order.shorten_to(batch);
                 }
                 Ok(writer.write(batch).await?)
             }
