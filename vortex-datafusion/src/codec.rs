@@ -403,7 +403,7 @@ impl Decoding<'_> {
         });
         let order = LexRequirement::new(order.collect::<Result<Vec<_>>>()?);
         let options = from_map(&sink.options)?;
-        let sink = VortexSink::new(config, options, order.as_ref());
+        let sink = VortexSink::try_new(config, options, order.as_ref())?;
         Ok(Arc::new(DataSinkExec::new(Arc::clone(input), Arc::new(sink), order)))
     }
 

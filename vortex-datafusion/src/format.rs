@@ -16,12 +16,10 @@ use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuil
 use datafusion_datasource::file_sink_config::{FileSink as _, FileSinkConfig};
 use datafusion_datasource::sink::DataSinkExec;
 use datafusion_datasource::source::DataSourceExec;
-use datafusion_expr::dml::InsertOp;
 use datafusion_physical_expr::{LexOrdering, LexRequirement};
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_session::Session;
 use futures::{StreamExt as _, TryStreamExt as _};
-use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 use vortex_core::file::{Footer, VortexFile};
 use vortex_core::io::{is_versioned, object_name};
@@ -39,9 +37,6 @@ use crate::statistics::statistics;
 
 /// File extension, and name of the format in `STORED AS`.
 pub(crate) const EXTENSION: &str = "vortex";
-
-/// Like the names that DataFusion gives to the files that it writes to a table.
-const EXAMPLE_NAME: &str = "q7Xm2VtRb9KcL4Zd_0.vortex";
 
 /// Vortex files in DataFusion.
 ///
@@ -259,27 +254,7 @@ impl FileFormat for VortexFormat {
         config: FileSinkConfig,
         order: Option<LexRequirement>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if config.insert_op != InsertOp::Append {
-            return not_impl_err!("Vortex files can be added to a table, but not overwritten by INSERT");
-        }
-        check_visible(&config, state)?;
-        let named = config.table_partition_cols.iter().map(|(name, _)| name);
-        if let Some((_, name)) =
-            named.clone().enumerate().find(|(at, name)| named.clone().take(*at).any(|other| other == *name))
-        {
-            return plan_err!("PARTITIONED BY names `{name}` twice");
-        }
-        let partitions = config.table_partition_cols.len();
-        if partitions > 0
-            && partitions == config.output_schema.fields().len()
-            && !config.keep_partition_by_columns
-        {
-            return plan_err!(
-                "PARTITIONED BY names all columns, which leaves none for the files: select another one, or SET \
-                 datafusion.execution.keep_partition_by_columns = true, which repeats them in the files"
-            );
-        }
-        let sink = VortexSink::new(config, self.options(state)?, order.as_ref());
+        let sink = VortexSink::try_new(config, self.options(state)?, order.as_ref())?;
         // The session may have set it for other statements.
         if sink.is_single_file() && self.table.over(VortexOptions::default())?.target_file_size > 0 {
             return plan_err!(
@@ -312,19 +287,6 @@ fn tell_of_missing_rules() {
              queries may return wrong rows; {remedy}"
         );
     });
-}
-
-/// Refuses rows for a table over a pattern that the names of their files would not match.
-fn check_visible(config: &FileSinkConfig, state: &dyn Session) -> Result<()> {
-    let Some(url) = config.table_paths.first() else { return Ok(()) };
-    let ignores_folders = state.config_options().execution.listing_table_ignore_subdirectory;
-    let Ok(file) = Path::parse(format!("{}/{EXAMPLE_NAME}", url.prefix())) else { return Ok(()) };
-    if url.get_glob().is_some() && !url.contains(&file, ignores_folders) {
-        return plan_err!(
-            "{url}: rows are written to files named like {EXAMPLE_NAME}, which this pattern leaves out"
-        );
-    }
-    Ok(())
 }
 
 /// Makes a [`VortexFormat`] for each table: `STORED AS VORTEX OPTIONS (...)`.

@@ -19,6 +19,7 @@
 //! appear later. A `COPY` to a single file may have replaced it as a whole by then: what has its name is never
 //! removed, since it could be the result of a second attempt.
 
+mod checks;
 mod file;
 
 use std::fmt;
@@ -71,7 +72,17 @@ pub struct VortexSink {
 
 impl VortexSink {
     /// Creates a sink for rows that satisfy `order`, which files record as far as their rows do.
-    pub fn new(config: FileSinkConfig, options: VortexOptions, order: Option<&LexRequirement>) -> Self {
+    ///
+    /// # Errors
+    /// If rows are to replace those of a table, whose files a sink only adds to; if there is no path to write to, or it is
+    /// a pattern that the names of the files would not match; if a partition column is named twice or is not among the
+    /// rows, or they leave no column for the files.
+    pub fn try_new(
+        config: FileSinkConfig,
+        options: VortexOptions,
+        order: Option<&LexRequirement>,
+    ) -> Result<Self> {
+        checks::check(&config)?;
         let file_schema = get_writer_schema(&config);
         // All rows of a file have the same values in these.
         let partitions: Vec<&str> = match config.keep_partition_by_columns {
@@ -81,7 +92,7 @@ impl VortexSink {
         let order =
             order.map(|order| orders::sorted_columns(order, &file_schema, &partitions)).unwrap_or_default();
         let schema = with_nullable(config.output_schema(), &config.table_partition_cols);
-        Self {
+        Ok(Self {
             config,
             options,
             order,
@@ -89,7 +100,7 @@ impl VortexSink {
             schema,
             written: Mutex::default(),
             metrics: ExecutionPlanMetricsSet::new(),
-        }
+        })
     }
 
     /// How files are written.
