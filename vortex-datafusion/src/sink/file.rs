@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{FieldRef, SchemaRef};
-use datafusion_common::{DataFusionError, Result, exec_err};
+use datafusion_common::{DataFusionError, Result, ScalarValue, exec_err};
 use datafusion_execution::cache::cache_manager::CacheManager;
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion_physical_plan::metrics::Time;
@@ -16,6 +16,7 @@ use tokio::sync::mpsc::Receiver;
 use vortex_core::io::{ObjectSink, object_name};
 use vortex_core::write::{FileWriter, WriteOptions, WriteSummary};
 
+use super::partitions::PartitionColumns;
 use crate::convert::datafusion_error;
 use crate::format::EXTENSION;
 use crate::orders::{RowOrder, SortedColumn};
@@ -28,6 +29,7 @@ pub(super) struct Destination {
     /// Whether the names of the files are random, so that no other statement ever writes to these paths.
     pub(super) has_unique_paths: bool,
     pub(super) schema: SchemaRef,
+    pub(super) partitions: PartitionColumns,
     pub(super) options: WriteOptions,
     /// The columns by which the rows of each file are supposed to be sorted.
     pub(super) order: Vec<SortedColumn>,
@@ -45,6 +47,8 @@ pub(super) struct Destination {
 pub(super) struct FileRows {
     destination: Arc<Destination>,
     path: Path,
+    /// The values of the partition columns in all rows.
+    partition_values: Vec<ScalarValue>,
     writer: FileWriter,
     order: RowOrder,
     reservation: MemoryReservation,
@@ -56,13 +60,14 @@ impl FileRows {
     /// Starts the file at `path`; nothing is visible there until it is finished.
     ///
     /// # Errors
-    /// If a column cannot be stored.
+    /// If a column cannot be stored, or the path does not tell the values of the partition columns.
     pub(super) fn new(destination: Arc<Destination>, path: Path) -> Result<Self> {
+        let partition_values = destination.partitions.values(&path)?;
         let writer = destination.start(&path)?;
         let reservation = MemoryConsumer::new(format!("VortexSink[{path}]")).register(&destination.pool);
         let written = Written::new(Arc::clone(&destination));
         let order = RowOrder::by(destination.order.clone());
-        Ok(Self { destination, path, writer, order, reservation, written })
+        Ok(Self { destination, path, partition_values, writer, order, reservation, written })
     }
 
     /// Writes the rows received, but does not complete the file.
@@ -124,7 +129,8 @@ impl FileRows {
         let full = std::mem::replace(&mut self.writer, writer);
         let order = std::mem::replace(&mut self.order, RowOrder::by(self.destination.order.clone()));
         let done_path = std::mem::replace(&mut self.path, path);
-        self.written.add(complete(full, &order, done_path, &self.destination).await?);
+        let values = self.partition_values.clone();
+        self.written.add(complete(full, &order, done_path, values, &self.destination).await?);
         Ok(())
     }
 
@@ -133,8 +139,8 @@ impl FileRows {
     /// # Errors
     /// If storage fails; nothing is left behind of these rows then.
     pub(super) async fn finish(self) -> Result<Written> {
-        let Self { destination, path, writer, order, reservation, mut written } = self;
-        let last = complete(writer, &order, path, &destination).await;
+        let Self { destination, path, partition_values, writer, order, reservation, mut written } = self;
+        let last = complete(writer, &order, path, partition_values, &destination).await;
         drop(reservation);
         match last {
             Ok(last) => {
@@ -196,6 +202,7 @@ async fn complete(
     mut writer: FileWriter,
     order: &RowOrder,
     path: Path,
+    partition_values: Vec<ScalarValue>,
     destination: &Arc<Destination>,
 ) -> Result<Written> {
     let finished = async {
@@ -204,7 +211,7 @@ async fn complete(
         writer.finish().await
     };
     let summary = finished.await.map_err(|error| destination.at(&path, datafusion_error(error)))?;
-    let file = WrittenFile { path, summary: Arc::new(summary) };
+    let file = WrittenFile { path, partition_values, summary: Arc::new(summary) };
     Ok(Written { destination: Arc::clone(destination), files: vec![file] })
 }
 
@@ -223,6 +230,9 @@ fn numbered(path: &Path, number: usize) -> Path {
 pub struct WrittenFile {
     /// Its path in the store.
     pub path: Path,
+    /// The values of the partition columns in its rows, in the order of these columns and of their types, as
+    /// `PartitionedFile::with_partition_values` takes them. None is null. Empty without partition columns.
+    pub partition_values: Vec<ScalarValue>,
     /// Its row count and size, and its [footer](WriteSummary::footer) with statistics.
     pub summary: Arc<WriteSummary>,
 }

@@ -21,6 +21,7 @@
 
 mod checks;
 mod file;
+mod partitions;
 
 use std::fmt;
 use std::sync::Arc;
@@ -51,6 +52,7 @@ use crate::options::VortexOptions;
 use crate::orders::{self, SortedColumn};
 pub use file::WrittenFile;
 use file::{Destination, FileRows, Written};
+use partitions::PartitionColumns;
 
 /// Number of files that are finished concurrently.
 const FINISHING: usize = 8;
@@ -179,6 +181,7 @@ impl FileSink for VortexSink {
             store,
             has_unique_paths: !self.is_single_file(),
             schema: Arc::clone(&self.file_schema),
+            partitions: PartitionColumns::new(&self.config),
             options: self.options.write_options(),
             order: self.order.clone(),
             full_at: self.may_split().then_some(self.options.target_file_size),

@@ -13,6 +13,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef, UnionFields};
 use datafusion::catalog::streaming::StreamingTable;
+use datafusion::common::ScalarValue;
 use datafusion::datasource::MemTable;
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::error::DataFusionError;
@@ -681,6 +682,8 @@ async fn a_sink_tells_what_it_has_written() {
     for file in &written {
         let path = std::path::Path::new("/").join(file.path.as_ref());
         assert_eq!(path.metadata().unwrap().len(), file.summary.file_size(), "{}", file.path);
+        let [ScalarValue::Int64(Some(k))] = file.partition_values[..] else { panic!("{file:?}") };
+        assert!(file.path.as_ref().contains(&format!("/k={k}/")), "{}", file.path);
     }
 }
 
