@@ -49,13 +49,13 @@ impl TableProvider for Snapshot {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         // Footers are kept for later scans only of files whose time or e-tag tells their versions apart.
         let file = |(meta, deleted): &(ObjectMeta, Vec<u64>)| {
-            PartitionedFile::new_from_meta(meta.clone())
+            let file = PartitionedFile::new_from_meta(meta.clone())
                 // Statistics of the whole file would not hold for the rows that are left.
-                .with_statistics(Arc::new(Statistics::new_unknown(&self.schema)))
-                .with_extension(RowSelection::except(deleted.clone()))
+                .with_statistics(Arc::new(Statistics::new_unknown(&self.schema)));
+            Ok(file.with_extension(RowSelection::except(deleted.clone())?))
         };
         // Each group becomes a partition, which takes memory and a task: as many as the session has cores for.
-        let groups = FileGroup::new(self.files.iter().map(file).collect())
+        let groups = FileGroup::new(self.files.iter().map(file).collect::<Result<_>>()?)
             .split_files(session.config().target_partitions());
         // The plan pushes filters down to the source by itself.
         let source = Arc::new(VortexSource::new(TableSchema::from(&self.schema)));

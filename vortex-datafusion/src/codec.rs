@@ -242,7 +242,7 @@ impl VortexCodec {
                 version: file.object_meta.version.clone(),
                 selection: selection.map(|selection| Selection {
                     rows: selection.rows().to_vec(),
-                    except: !selection.are_read(),
+                    except: selection.is_except(),
                 }),
             });
         }
@@ -353,7 +353,7 @@ impl Decoding<'_> {
                 if let Some(Selection { rows, except }) = &found.selection {
                     let rows = rows.as_slice();
                     let selection =
-                        if *except { RowSelection::except(rows) } else { RowSelection::only(rows) };
+                        if *except { RowSelection::except(rows) } else { RowSelection::only(rows) }?;
                     group[at] = group[at].clone().with_extension(selection);
                 }
             }

@@ -282,7 +282,8 @@ mod tests {
 
     #[test]
     fn parts_that_select_different_rows_stay_apart() {
-        let selected = |start: i64, row: u64| part(start).with_extension(RowSelection::except([row]));
+        let selected =
+            |start: i64, row: u64| part(start).with_extension(RowSelection::except([row]).unwrap());
         assert_eq!(united(scan([selected(0, 7), selected(10, 7)])), Some((0, 20)));
         assert_eq!(united(scan([selected(0, 7), selected(10, 8)])), None);
         assert_eq!(united(scan([selected(0, 7), part(10)])), None);

@@ -80,7 +80,7 @@ async fn selected_rows_come_back() {
     ] {
         let mut config = scan(&plan).clone();
         let file = PartitionedFile::from(config.file_groups[0][0].object_meta.clone());
-        config.file_groups = vec![FileGroup::new(vec![file.with_extension(selection)])];
+        config.file_groups = vec![FileGroup::new(vec![file.with_extension(selection.unwrap())])];
         let selected = DataSourceExec::from_data_source(config) as Arc<dyn ExecutionPlan>;
         let rows = collect(there_and_back(&selected), context.task_ctx()).await.unwrap();
         assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), count);

@@ -121,7 +121,7 @@ async fn statistics_of_whole_files_answer_nothing_about_selected_rows() {
     let (mut table, path) = orders().await;
     let file = VortexFile::open_path(&path).await.unwrap();
     table.statistics = statistics(file.footer(), &table.schema);
-    table.file = table.file.with_extension(RowSelection::only([3, 7, 700]));
+    table.file = table.file.with_extension(RowSelection::only([3, 7, 700]).unwrap());
     table.by_format = true;
     context.register_table("t", Arc::new(table)).unwrap();
     let found = run(&context, "SELECT count(*), count(o_custkey) FROM t").await;
@@ -142,7 +142,7 @@ async fn filters_on_numbers_of_rows_read_none_that_a_selection_leaves_out() {
         [(RowSelection::only(few), [true, false]), (RowSelection::except(few), [false, true])]
     {
         let (mut table, _) = orders().await;
-        table.file = table.file.with_extension(selection);
+        table.file = table.file.with_extension(selection.unwrap());
         context.deregister_table("t").unwrap();
         context.register_table("t", Arc::new(table)).unwrap();
         for filter in ["n < 8", "n IN (3, 4, 1400, 1499)", "n = 700", "n BETWEEN 100 AND 1450", "n >= 1401"] {
