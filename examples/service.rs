@@ -1,4 +1,4 @@
-//! A service: tables by name, a memory limit, a time limit, and metrics of a query.
+//! A service: tables by name, options of the session, a memory limit, a time limit, and metrics of a query.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_plan::collect;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use vortex_datafusion::{VortexContextExt as _, VortexSessionExt as _};
+use vortex_datafusion::{VortexContextExt as _, VortexOptions, VortexSessionExt as _};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/lineitem.vortex");
 
@@ -18,8 +18,11 @@ const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/lineitem.vortex");
 async fn main() -> Result<()> {
     // Scans, joins and sorts of all queries share this amount of memory.
     let pool = Arc::new(FairSpillPool::new(256 << 20));
+    // The options of all tables, like `SET vortex.segment_cache = '64 MiB'`: remote files are read once.
+    let options = VortexOptions::default().with(|options| options.segment_cache = 64 << 20);
+    let config = SessionConfig::new().with_target_partitions(4).with_option_extension(options);
     let state = SessionStateBuilder::new()
-        .with_config(SessionConfig::new().with_target_partitions(4))
+        .with_config(config)
         .with_runtime_env(RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?)
         .with_default_features()
         .with_vortex()

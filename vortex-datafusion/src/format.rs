@@ -233,7 +233,7 @@ impl FileFormat for VortexFormat {
             Some(source) => source.clone(),
             None => return internal_err!("a scan of Vortex files needs a VortexSource"),
         };
-        let source = source.with_options(self.options(state)?).with_session(state);
+        let source = source.or_options(self.options(state)?).with_session(state);
         let mut config = FileScanConfigBuilder::from(config).with_source(Arc::new(source)).build();
         // A plan needs a partition, even of no files.
         if config.file_groups.is_empty() {
@@ -270,7 +270,7 @@ impl FileFormat for VortexFormat {
         let base = self.base.clone().unwrap_or_default();
         // Table options were checked when they were given.
         let options = self.table.over(base).unwrap_or_default();
-        Arc::new(VortexSource::new(table_schema).with_options(options))
+        Arc::new(VortexSource::new(table_schema).or_options(options))
     }
 }
 

@@ -58,16 +58,39 @@ macro_rules! options {
 }
 
 options! {
-    /// How Vortex files are read and written. Start from the defaults, and set what differs:
+    /// How Vortex files are read and written. Start from the defaults, or from those of a session, and set what
+    /// differs. The configuration of a session holds its options; [`register`](crate::register) and
+    /// [`with_vortex`](crate::VortexSessionExt::with_vortex) add the defaults only if there are none:
     ///
     /// ```
+    /// use datafusion::prelude::{SessionConfig, SessionContext};
     /// use vortex_core::Level;
     /// use vortex_datafusion::VortexOptions;
     ///
-    /// let mut options = VortexOptions::default();
-    /// options.level = Level::Compact;
-    /// options.checksums = true;
+    /// # fn main() -> datafusion::common::Result<()> {
+    /// let options = VortexOptions::default().with(|options| {
+    ///     options.level = Level::Compact;
+    ///     options.checksums = true;
+    /// });
+    /// let config = SessionConfig::new().with_option_extension(options);
+    /// let context = SessionContext::new_with_config(config);
+    /// vortex_datafusion::register(&context)?;
+    /// # let of_session = VortexOptions::from_session(context.copied_config().options());
+    /// # assert!(of_session.checksums);
+    /// # Ok(())
+    /// # }
     /// ```
+    ///
+    /// Options can come from several places. Each of these wins over those below it:
+    ///
+    /// | place | what it sets |
+    /// |---|---|
+    /// | [`VortexSource::with_options`](crate::VortexSource::with_options), options of a [`VortexSink`](crate::VortexSink) | all options of this scan or of what is written, but no types of columns, which the table has already |
+    /// | `OPTIONS (...)` of a table or a `COPY` in SQL | the options that it names |
+    /// | [`VortexReadOptions::with_options`](crate::VortexReadOptions::with_options) | all options of the table except those of the segment cache |
+    /// | `with_options` of [`VortexFormat`](crate::VortexFormat), [`VortexFormatFactory`](crate::VortexFormatFactory) or [`VortexTable`](crate::VortexTable); options of [`write_vortex`](crate::VortexDataFrameExt::write_vortex) | all options of the table or of what is written |
+    /// | `SET vortex.<name> = <value>`, the configuration of the session | the options of the session |
+    /// | [`VortexOptions::default`] | all options, if the session has none |
     #[derive(Debug, Clone, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct VortexOptions {
@@ -153,7 +176,7 @@ options! {
         /// Off by default.
         pub checksums: bool = false,
         /// Bytes that the writer of one file may hold in memory, roughly; 0, the default, for 64 MiB.
-        pub write_memory: usize = 0,
+        pub write_memory: u64 = 0,
         /// Bytes after which a file in a folder is full; 0, the default, for no limit.
         ///
         /// Another file is started then. Full files appear while the statement runs. They are removed if it fails,
@@ -217,7 +240,6 @@ settings!(|text: &str| text.parse().ok(), for u32, Level, StringType);
 settings!(switched, for bool);
 // Sizes in bytes.
 settings!(|text| parse_size(text).ok(), for u64);
-settings!(|text| parse_size(text).ok()?.try_into().ok(), for usize);
 
 /// Whether something is on, in the words of SQL.
 fn switched(text: &str) -> Option<bool> {
@@ -244,6 +266,19 @@ impl VortexOptions {
         config.extensions.get::<Self>().cloned().unwrap_or_default()
     }
 
+    /// These options after a change, in one expression:
+    ///
+    /// ```
+    /// # use vortex_datafusion::VortexOptions;
+    /// let options = VortexOptions::default().with(|options| options.prune = false);
+    /// assert!(!options.prune);
+    /// ```
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
     /// The options of the writer that correspond to these.
     pub fn write_options(&self) -> WriteOptions {
         let mut options = WriteOptions::new().with_level(self.level).with_checksums(self.checksums);
@@ -251,7 +286,7 @@ impl VortexOptions {
             options = options.with_min_reader(release);
         }
         if self.write_memory > 0 {
-            options = options.with_memory_budget(self.write_memory);
+            options = options.with_memory_budget(usize::try_from(self.write_memory).unwrap_or(usize::MAX));
         }
         options
     }

@@ -61,10 +61,10 @@ impl Default for BestWanted {
 ///
 /// A table provider that plans its own scans builds a `FileScanConfig` on a plain source, and passes it to
 /// `create_physical_plan` of a [`VortexFormat`](crate::VortexFormat) rather than to `DataSourceExec`. That sets the
-/// options and the session, states sums, minima and maxima as estimates, since DataFusion 55 derives wrong answers from
-/// exact ones above joins and casts, and restricts declared orders to what holds. If the scan has an adapter of
-/// expressions, which may compute columns from others, its orders, and all statistics except row counts, are taken for
-/// those of files and not used.
+/// session, and the options unless [`with_options`](Self::with_options) has, states sums, minima and maxima as
+/// estimates, since DataFusion 55 derives wrong answers from exact ones above joins and casts, and restricts declared
+/// orders to what holds. If the scan has an adapter of expressions, which may compute columns from others, its orders, and
+/// all statistics except row counts, are taken for those of files and not used.
 ///
 /// Files need a time of modification, an e-tag or a version, such as `PartitionedFile::new_from_meta` takes from a
 /// listing. Otherwise, changes would go unnoticed, so that neither footers nor bytes of these files are kept for later
@@ -84,6 +84,8 @@ pub struct VortexSource {
     #[cfg_attr(not(feature = "session"), allow(dead_code, reason = "an optimizer rule reads it"))]
     pub(crate) exact_sums: Arc<[usize]>,
     options: VortexOptions,
+    /// Whether the caller has set the options, so that nothing else changes them.
+    has_own_options: bool,
     reading: Reading,
     /// The pool that is charged for the memory of scans.
     memory: Option<Arc<dyn MemoryPool>>,
@@ -109,6 +111,7 @@ impl VortexSource {
             best_first: None,
             exact_sums: Arc::default(),
             options: VortexOptions::default(),
+            has_own_options: false,
             reading: Reading::default(),
             memory: None,
             files: Arc::default(),
@@ -119,10 +122,19 @@ impl VortexSource {
         }
     }
 
-    /// Sets how files are read.
+    /// Sets how files are read, whatever the format and the session say.
     #[must_use]
     pub fn with_options(mut self, options: VortexOptions) -> Self {
         self.options = options;
+        self.has_own_options = true;
+        self
+    }
+
+    /// Sets how files are read, unless [`with_options`](Self::with_options) has.
+    pub(crate) fn or_options(mut self, options: VortexOptions) -> Self {
+        if !self.has_own_options {
+            self.options = options;
+        }
         self
     }
 

@@ -4,9 +4,13 @@ use std::fs;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
-use datafusion::prelude::{SessionContext, col, lit};
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext, col, lit};
 use vortex_core::{Release, VortexFile};
-use vortex_datafusion::{VortexContextExt as _, VortexDataFrameExt as _, VortexOptions, VortexReadOptions};
+use vortex_datafusion::{
+    VortexContextExt as _, VortexDataFrameExt as _, VortexOptions, VortexReadOptions, VortexSessionExt as _,
+    register,
+};
 
 use crate::files::{file, number, run, session, show};
 
@@ -91,6 +95,22 @@ async fn settings_of_the_session_apply_unless_options_are_given() {
         write(&context, 10, path.to_str().unwrap(), options).await;
         let file = VortexFile::open_path(&path).await.unwrap();
         assert_eq!(file.footer().has_checksums(), expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_configuration_of_a_session_holds_its_options() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = VortexOptions::default().with(|options| options.checksums = true);
+    let config = SessionConfig::new().with_option_extension(options.clone());
+    let built = SessionStateBuilder::new().with_config(config.clone()).with_default_features().with_vortex();
+    let registered = SessionContext::new_with_config(config);
+    register(&registered).unwrap();
+    for context in [SessionContext::new_with_state(built.build()), registered] {
+        assert_eq!(VortexOptions::from_session(context.copied_config().options()), options);
+        let path = folder.path().join("a.vortex");
+        write(&context, 10, path.to_str().unwrap(), None).await;
+        assert!(VortexFile::open_path(&path).await.unwrap().footer().has_checksums());
     }
 }
 

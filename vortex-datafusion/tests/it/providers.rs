@@ -18,7 +18,7 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use vortex_core::VortexFile;
-use vortex_datafusion::{RowSelection, VortexFormat, VortexSource, statistics};
+use vortex_datafusion::{RowSelection, VortexFormat, VortexOptions, VortexSource, statistics};
 
 use crate::files::{file, run, session};
 
@@ -154,6 +154,36 @@ async fn filters_on_numbers_of_rows_read_none_that_a_selection_leaves_out() {
             let all: Vec<i64> = numbers(all.column(0)).into_iter().filter(selected).collect();
             assert_eq!(numbers(found.column(0)), all, "{filter}");
         }
+    }
+}
+
+#[tokio::test]
+async fn options_of_a_source_win_over_those_of_the_format_and_these_over_those_of_the_session() {
+    let schema = VortexFile::open_path(file("tpch_orders")).await.unwrap().schema().unwrap();
+    let context = session();
+    run(&context, "SET vortex.footer_read_size = 1000").await;
+    let reading = |size: u64| VortexOptions::default().with(|options| options.footer_read_size = size);
+    for (of_source, of_format, expected) in [
+        (None, None, 1000),
+        (None, Some(2000), 2000),
+        (Some(3000), None, 3000),
+        (Some(3000), Some(2000), 3000),
+    ] {
+        let source = VortexSource::new(TableSchema::from(&schema));
+        let source = match of_source {
+            Some(size) => source.with_options(reading(size)),
+            None => source,
+        };
+        let format = match of_format {
+            Some(size) => VortexFormat::new().with_options(reading(size)),
+            None => VortexFormat::new(),
+        };
+        let store = ObjectStoreUrl::local_filesystem();
+        let config = FileScanConfigBuilder::new(store, Arc::new(source)).build();
+        let plan = format.create_physical_plan(&context.state(), config).await.unwrap();
+        let scan = plan.downcast_ref::<DataSourceExec>().unwrap();
+        let (_, source) = scan.downcast_to_file_source::<VortexSource>().unwrap();
+        assert_eq!(source.options().footer_read_size, expected);
     }
 }
 
