@@ -6,10 +6,8 @@ use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Statistics;
-use datafusion::datasource::file_format::FileFormat as _;
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder};
-use datafusion::datasource::table_schema::TableSchema;
+use datafusion::datasource::physical_plan::FileGroup;
 use datafusion::error::Result;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableType};
@@ -19,15 +17,24 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt as _};
 use vortex_datafusion::vortex_core::VortexFile;
-use vortex_datafusion::{RowSelection, VortexFormat, VortexSource};
+use vortex_datafusion::{RowSelection, VortexFormat, statistics};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/lineitem.vortex");
 
-/// A table whose catalogue lists files, their schema, and positions of deleted rows.
+/// A table whose catalogue lists its files and their schema.
 #[derive(Debug)]
 struct Snapshot {
     schema: SchemaRef,
-    files: Vec<(ObjectMeta, Vec<u64>)>,
+    files: Vec<File>,
+}
+
+/// What the catalogue knows of a file.
+#[derive(Debug)]
+struct File {
+    meta: ObjectMeta,
+    /// Those of the whole file: as some rows are deleted, scans take them as estimates.
+    statistics: Arc<Statistics>,
+    deleted: RowSelection,
 }
 
 #[async_trait]
@@ -48,23 +55,17 @@ impl TableProvider for Snapshot {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         // Footers are kept for later scans only of files whose time or e-tag tells their versions apart.
-        let file = |(meta, deleted): &(ObjectMeta, Vec<u64>)| {
-            let file = PartitionedFile::new_from_meta(meta.clone())
-                // Statistics of the whole file would not hold for the rows that are left.
-                .with_statistics(Arc::new(Statistics::new_unknown(&self.schema)));
-            Ok(file.with_extension(RowSelection::except(deleted.clone())?))
+        let file = |File { meta, statistics, deleted }: &File| {
+            PartitionedFile::new_from_meta(meta.clone())
+                .with_statistics(Arc::clone(statistics))
+                .with_extension(deleted.clone())
         };
         // Each group becomes a partition, which takes memory and a task: as many as the session has cores for.
-        let groups = FileGroup::new(self.files.iter().map(file).collect::<Result<_>>()?)
+        let groups = FileGroup::new(self.files.iter().map(file).collect())
             .split_files(session.config().target_partitions());
-        // The plan pushes filters down to the source by itself.
-        let source = Arc::new(VortexSource::new(TableSchema::from(&self.schema)));
-        let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
-            .with_file_groups(groups)
-            .with_projection_indices(projection.cloned())?
-            .with_limit(limit)
-            .build();
-        VortexFormat::new().create_physical_plan(session, config).await
+        let store = ObjectStoreUrl::local_filesystem();
+        // The plan pushes filters down to the scan by itself; a catalogue may leave out files by them here.
+        VortexFormat::new().plan_scan(session, store, &self.schema, groups, projection.cloned(), limit)
     }
 }
 
@@ -72,11 +73,14 @@ impl TableProvider for Snapshot {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ctx = SessionContext::new();
     vortex_datafusion::register(&ctx)?;
-    let schema = VortexFile::open_path(FILE).await?.schema()?;
-    let deleted = (0..100).collect();
-    let meta = LocalFileSystem::new().head(&Path::from_absolute_path(FILE)?).await?;
-    let files = vec![(meta, deleted)];
-    ctx.register_table("lineitem", Arc::new(Snapshot { schema, files }))?;
+    let file = VortexFile::open_path(FILE).await?;
+    let schema = file.schema()?;
+    let file = File {
+        meta: LocalFileSystem::new().head(&Path::from_absolute_path(FILE)?).await?,
+        statistics: Arc::new(statistics(file.footer(), &schema)),
+        deleted: RowSelection::except((0..100).collect::<Vec<_>>())?,
+    };
+    ctx.register_table("lineitem", Arc::new(Snapshot { schema, files: vec![file] }))?;
     // A hundred rows fewer than the file has.
     ctx.sql("SELECT count(*), min(file_row_index()) FROM lineitem").await?.show().await?;
     Ok(())

@@ -1,21 +1,19 @@
 //! The file format: schema and statistics of files, and the plans that read and write them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion_common::parsers::CompressionTypeVariant;
-use datafusion_common::{GetExt, Result, Statistics, internal_err, not_impl_err, plan_err};
+use datafusion_common::{GetExt, Result, Statistics, not_impl_err, plan_err};
 use datafusion_datasource::TableSchema;
 use datafusion_datasource::file::FileSource;
 use datafusion_datasource::file_compression_type::FileCompressionType;
 use datafusion_datasource::file_format::{FileFormat, FileFormatFactory, FileMeta};
-use datafusion_datasource::file_groups::FileGroup;
-use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
+use datafusion_datasource::file_scan_config::FileScanConfig;
 use datafusion_datasource::file_sink_config::{FileSink as _, FileSinkConfig};
 use datafusion_datasource::sink::DataSinkExec;
-use datafusion_datasource::source::DataSourceExec;
 use datafusion_physical_expr::{LexOrdering, LexRequirement};
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_session::Session;
@@ -25,14 +23,12 @@ use vortex_core::file::{Footer, VortexFile};
 use vortex_core::io::{is_versioned, object_name};
 
 use crate::convert::{datafusion_error, schema};
-use crate::optimizer::has_rules;
 use crate::options::{TableOptions, VortexOptions};
 use crate::orders;
 use crate::reading::Reading;
 use crate::sink::VortexSink;
 use crate::source::VortexSource;
 use crate::statistics::kept::{FileStatistics, LastColumns};
-use crate::statistics::scan::as_stated;
 use crate::statistics::statistics;
 
 /// File extension, and name of the format in `STORED AS`.
@@ -88,7 +84,7 @@ impl VortexFormat {
         found.map_err(|error| error.context(format!("reading the footer of {location}")))
     }
 
-    fn options(&self, state: &dyn Session) -> Result<VortexOptions> {
+    pub(crate) fn options(&self, state: &dyn Session) -> Result<VortexOptions> {
         let base = self.base.clone();
         self.table.over(base.unwrap_or_else(|| VortexOptions::from_session(state.config_options())))
     }
@@ -229,22 +225,7 @@ impl FileFormat for VortexFormat {
         state: &dyn Session,
         config: FileScanConfig,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let source = match config.file_source().downcast_ref::<VortexSource>() {
-            Some(source) => source.clone(),
-            None => return internal_err!("a scan of Vortex files needs a VortexSource"),
-        };
-        let source = source.or_options(self.options(state)?).with_session(state);
-        let mut config = FileScanConfigBuilder::from(config).with_source(Arc::new(source)).build();
-        // A plan needs a partition, even of no files.
-        if config.file_groups.is_empty() {
-            config.file_groups.push(FileGroup::default());
-        }
-        let has_rules = has_rules(state);
-        if !has_rules {
-            tell_of_missing_rules();
-        }
-        let config = orders::as_kept(as_stated(config), has_rules);
-        Ok(DataSourceExec::from_data_source(config))
+        self.plan(state, config)
     }
 
     async fn create_writer_physical_plan(
@@ -272,21 +253,6 @@ impl FileFormat for VortexFormat {
         let options = self.table.over(base).unwrap_or_default();
         Arc::new(VortexSource::new(table_schema).or_options(options))
     }
-}
-
-/// Warns once per process: tables work without the optimizer rules, but not all queries.
-fn tell_of_missing_rules() {
-    static TOLD: Once = Once::new();
-    let remedy = match cfg!(feature = "session") {
-        true => "`register` and `with_vortex` add them, and later changes of the rules remove them",
-        false => "the feature `session` has them",
-    };
-    TOLD.call_once(|| {
-        tracing::warn!(
-            "a session scans Vortex files without the optimizer rules of vortex-datafusion: it is slower, and some of its \
-             queries may return wrong rows; {remedy}"
-        );
-    });
 }
 
 /// Makes a [`VortexFormat`] for each table: `STORED AS VORTEX OPTIONS (...)`.

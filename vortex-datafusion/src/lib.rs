@@ -32,7 +32,7 @@
 //! | plan a `COPY` to a local path of any name | [`output_url`] |
 //! | read or skip single rows, such as deleted ones | [`RowSelection`] |
 //! | record the order of rows when writing without DataFusion | [`RowOrder`], [`recorded_order`] |
-//! | write a table provider that plans its own scans and writes | [`VortexSource`], with `create_physical_plan` of [`VortexFormat`]; [`VortexSink`], [`statistics()`], [`merge_schemas`] |
+//! | write a table provider that plans its own scans and writes | [`VortexFormat::plan_scan`], [`VortexSource`]; [`VortexSink`], [`statistics()`], [`merge_schemas`] |
 //! | run plans in another process | `VortexCodec`, with the feature `proto` |
 //!
 //! Without the `session` feature the crate depends only on DataFusion's component crates; register a
@@ -91,6 +91,7 @@ mod opener;
 mod optimizer;
 mod options;
 mod orders;
+mod planning;
 mod pushdown;
 mod reading;
 #[cfg(feature = "session")]

@@ -12,10 +12,8 @@ use std::sync::{Arc, OnceLock};
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion_common::{Result, Statistics};
-use datafusion_datasource::file_format::FileFormat as _;
 use datafusion_datasource::file_groups::FileGroup;
-use datafusion_datasource::file_scan_config::FileScanConfigBuilder;
-use datafusion_datasource::{PartitionedFile, TableSchema, compute_all_files_statistics};
+use datafusion_datasource::{PartitionedFile, compute_all_files_statistics};
 use datafusion_execution::object_store::ObjectStoreUrl;
 use datafusion_execution::runtime_env::RuntimeEnv;
 use datafusion_expr::{Expr, TableProviderFilterPushDown, TableType};
@@ -30,7 +28,7 @@ use crate::convert::{datafusion_error, schema};
 use crate::format::VortexFormat;
 use crate::options::{StringType, VortexOptions};
 use crate::orders;
-use crate::source::VortexSource;
+use crate::planning::scan_of;
 use crate::statistics::statistics;
 
 /// Number of sources opened at the same time.
@@ -174,14 +172,11 @@ impl TableProvider for VortexTable {
         let files: Vec<PartitionedFile> = files.iter().zip(&self.files).map(with_order).collect();
         let ordering = orders::of_table(&files);
         let groups = FileGroup::new(files).split_files(state.config().target_partitions());
-        let source = Arc::new(VortexSource::new(TableSchema::from(&self.schema)));
-        let config = FileScanConfigBuilder::new(any_store(state.runtime_env())?, source)
+        // Like `plan_scan`, which would sum up the statistics for each scan.
+        let scan = scan_of(any_store(state.runtime_env())?, &self.schema)
             .with_file_groups(groups)
             .with_statistics(statistics.clone())
-            .with_output_ordering(ordering.into_iter().collect())
-            .with_projection_indices(projection.cloned())?
-            .with_limit(limit)
-            .build();
-        VortexFormat::new().with_options(options).create_physical_plan(state, config).await
+            .with_output_ordering(ordering.into_iter().collect());
+        VortexFormat::new().with_options(options).plan_rows(state, scan, projection.cloned(), limit)
     }
 }

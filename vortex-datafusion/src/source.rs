@@ -59,12 +59,49 @@ impl Default for BestWanted {
 
 /// Reads Vortex files for a `DataSourceExec`. Cheap to clone, since the optimizer clones it often.
 ///
-/// A table provider that plans its own scans builds a `FileScanConfig` on a plain source, and passes it to
+/// A table provider that plans its own scans passes its files to [`plan_scan`](crate::VortexFormat::plan_scan), or builds
+/// a `FileScanConfig` on a plain source for what that does not take, such as an adapter of expressions, and passes it to
 /// `create_physical_plan` of a [`VortexFormat`](crate::VortexFormat) rather than to `DataSourceExec`. That sets the
 /// session, and the options unless [`with_options`](Self::with_options) has, states sums, minima and maxima as
 /// estimates, since DataFusion 55 derives wrong answers from exact ones above joins and casts, and restricts declared
 /// orders to what holds. If the scan has an adapter of expressions, which may compute columns from others, its orders, and
 /// all statistics except row counts, are taken for those of files and not used.
+///
+/// What a provider attaches to a `PartitionedFile` (`with_extension`) changes how the file is read:
+///
+/// - a [`RowSelection`](crate::RowSelection) says which of its rows,
+/// - an open [`VortexFile`](vortex_core::VortexFile) takes the place of the object in the store, which need not exist: bytes
+///   that the provider has in memory or decrypts, or a file that it has opened to plan the scan. Such a plan cannot be
+///   serialized.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use datafusion::datasource::listing::PartitionedFile;
+/// # use datafusion::datasource::physical_plan::FileGroup;
+/// # use datafusion::execution::object_store::ObjectStoreUrl;
+/// # use datafusion::physical_plan::collect;
+/// # use datafusion::prelude::SessionContext;
+/// # use vortex_datafusion::{RowSelection, VortexFormat};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use vortex_datafusion::vortex_core::{VortexFile, io::MemoryFile};
+///
+/// # let bytes = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/lineitem.vortex"))?;
+/// let open = VortexFile::open(Arc::new(MemoryFile::new(bytes))).await?;
+/// let (schema, size) = (open.schema()?, open.footer().file_size());
+/// let file = PartitionedFile::new("lineitem in memory", size)
+///     .with_extension(open)
+///     .with_extension(RowSelection::only([0, 17])?);
+///
+/// let context = SessionContext::new();
+/// vortex_datafusion::register(&context)?;
+/// let (store, groups) = (ObjectStoreUrl::local_filesystem(), vec![FileGroup::new(vec![file])]);
+/// let scan = VortexFormat::new().plan_scan(&context.state(), store, &schema, groups, None, None)?;
+/// let rows = collect(scan, context.task_ctx()).await?;
+/// # assert_eq!(rows.iter().map(|batch| batch.num_rows()).sum::<usize>(), 2);
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// Files need a time of modification, an e-tag or a version, such as `PartitionedFile::new_from_meta` takes from a
 /// listing. Otherwise, changes would go unnoticed, so that neither footers nor bytes of these files are kept for later

@@ -244,8 +244,8 @@ fn has_no_zeros(file: &PartitionedFile, column: usize) -> bool {
 }
 
 /// The order that all files of a table share: their longest common prefix.
-pub(crate) fn of_table(files: &[PartitionedFile]) -> Option<LexOrdering> {
-    let mut orders = files.iter().map(|file| file.ordering.as_ref());
+pub(crate) fn of_table<'a>(files: impl IntoIterator<Item = &'a PartitionedFile>) -> Option<LexOrdering> {
+    let mut orders = files.into_iter().map(|file| file.ordering.as_ref());
     let first = orders.next()??;
     let mut shared: Vec<PhysicalSortExpr> = first.iter().cloned().collect();
     for order in orders {

@@ -17,8 +17,7 @@ use datafusion_catalog::{ScanArgs, ScanResult};
 use datafusion_common::{Constraints, Result, Statistics};
 use datafusion_datasource::file_format::FileFormat;
 use datafusion_datasource::file_groups::FileGroup;
-use datafusion_datasource::file_scan_config::FileScanConfigBuilder;
-use datafusion_datasource::{PartitionedFile, TableSchema, compute_all_files_statistics};
+use datafusion_datasource::{PartitionedFile, compute_all_files_statistics};
 use datafusion_expr::dml::InsertOp;
 use datafusion_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion_physical_plan::ExecutionPlan;
@@ -27,6 +26,7 @@ use object_store::{Error, ObjectMeta, ObjectStoreExt as _};
 use vortex_core::io::StorageProfile;
 
 use crate::format::VortexFormat;
+use crate::planning::scan_of;
 use crate::reading::Reading;
 
 /// How long scans rely on what was found.
@@ -101,15 +101,19 @@ impl OneFile {
     }
 
     /// Plans a scan like [`ListingTable`], but without requesting the file's metadata.
-    async fn scan_found(&self, session: &dyn Session, args: &ScanArgs<'_>) -> Result<Arc<dyn ExecutionPlan>> {
-        let (url, options) = (&self.listed.table_paths()[0], self.listed.options());
+    async fn scan_found(
+        &self,
+        session: &dyn Session,
+        format: &VortexFormat,
+        args: &ScanArgs<'_>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let url = &self.listed.table_paths()[0];
         let store = session.runtime_env().object_store(url)?;
         let (schema, meta) = (self.listed.schema(), &self.found.meta);
         let collects = session.config().collect_statistics();
         let mut file = PartitionedFile::new_from_meta(meta.clone());
         if collects {
-            let known =
-                options.format.infer_stats_and_ordering(session, &store, Arc::clone(&schema), meta).await?;
+            let known = format.infer_stats_and_ordering(session, &store, Arc::clone(&schema), meta).await?;
             file = file.with_statistics(Arc::new(known.statistics)).with_ordering(known.ordering);
         } else {
             file = file.with_statistics(Arc::new(Statistics::new_unknown(&schema)));
@@ -117,16 +121,12 @@ impl OneFile {
         let files = vec![FileGroup::new(vec![file])];
         let (files, statistics) = compute_all_files_statistics(files, Arc::clone(&schema), collects, false)?;
         let order = self.listed.try_create_output_ordering(session.execution_props(), &files)?;
-        let source = options.format.file_source(TableSchema::from(&schema));
-        let config = FileScanConfigBuilder::new(url.object_store(), source)
+        let scan = scan_of(url.object_store(), &schema)
             .with_file_groups(files)
             .with_constraints(self.listed.constraints().cloned().unwrap_or_default())
             .with_statistics(statistics)
-            .with_projection_indices(args.projection().map(<[usize]>::to_vec))?
-            .with_limit(args.limit())
-            .with_output_ordering(order)
-            .build();
-        options.format.create_physical_plan(session, config).await
+            .with_output_ordering(order);
+        format.plan_rows(session, scan, args.projection().map(<[usize]>::to_vec), args.limit())
     }
 }
 
@@ -174,8 +174,11 @@ impl TableProvider for OneFile {
         // Writing the file in this process removes its footer from the cache.
         let reading = Reading::new(session.runtime_env(), session.config());
         let store = session.runtime_env().object_store(&self.listed.table_paths()[0])?;
-        if self.found.counts() && reading.has_footer(&store, &self.found.meta) {
-            Ok(ScanResult::new(self.scan_found(session, &args).await?))
+        if let Some(format) = self.listed.options().format.downcast_ref::<VortexFormat>()
+            && self.found.counts()
+            && reading.has_footer(&store, &self.found.meta)
+        {
+            Ok(ScanResult::new(self.scan_found(session, format, &args).await?))
         } else {
             self.listed.scan_with_args(session, args).await
         }

@@ -2,6 +2,7 @@
 
 mod adapters;
 mod aggregates;
+mod chosen_files;
 #[cfg(feature = "proto")]
 mod codec;
 mod concurrent;

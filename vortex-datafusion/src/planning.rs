@@ -1,0 +1,275 @@
+//! Plans of scans: of files that a table provider has chosen, or that DataFusion has listed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use datafusion_common::{Result, Statistics, plan_err};
+use datafusion_datasource::file_groups::FileGroup;
+use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
+use datafusion_datasource::source::DataSourceExec;
+use datafusion_datasource::{PartitionedFile, TableSchema, compute_all_files_statistics};
+use datafusion_execution::object_store::ObjectStoreUrl;
+use datafusion_physical_plan::ExecutionPlan;
+use datafusion_session::Session;
+use parking_lot::Mutex;
+
+use crate::format::VortexFormat;
+use crate::optimizer::has_rules;
+use crate::orders;
+use crate::source::VortexSource;
+use crate::statistics::scan::as_stated;
+
+/// Number of sessions that are remembered to have been warned.
+const WARNED: usize = 1024;
+
+impl VortexFormat {
+    /// Plans a scan of files that a table provider has chosen, such as those of a snapshot of a table format. It reads
+    /// nothing.
+    ///
+    /// - `table` is the schema of the table, with its partition columns, if the files do not contain all columns:
+    ///   `TableSchema::builder(schema).with_table_partition_cols(..)`.
+    /// - `groups` are the files, a partition of the plan for each group, which takes memory and a task: as many as the
+    ///   session has cores for, by `FileGroup::new(files).split_files(session.config().target_partitions())`. DataFusion
+    ///   divides large files further.
+    /// - `projection` and `limit` are those of `TableProvider::scan`.
+    ///
+    /// A file has what the provider attaches to its `PartitionedFile`:
+    ///
+    /// - a time of modification, an e-tag or a version (`new_from_meta`), without which nothing of it is kept for later
+    ///   scans,
+    /// - the values of the partition columns (`with_partition_values`),
+    /// - [statistics](crate::statistics()), after these values (`with_statistics`): files are skipped by them, and if all files
+    ///   have some, they are those of the scan. They are those of the whole file, even if only some rows are read,
+    /// - the order of its rows (`with_ordering`), such as [`recorded_order`](crate::recorded_order) tells: the scan
+    ///   declares what all files share,
+    /// - a [`RowSelection`](crate::RowSelection), or an open [`VortexFile`](vortex_core::VortexFile) (`with_extension`).
+    ///
+    /// Filters are no argument: DataFusion's physical optimizer passes those above the scan to it, which decides what it
+    /// takes over. A provider has them to choose files, and answers `Inexact` in `supports_filters_pushdown`; it must not
+    /// answer `Exact`, unless no other rows are left in the files it has chosen.
+    ///
+    /// For anything else, such as an adapter of expressions or constraints, build a `FileScanConfig` on a [`VortexSource`],
+    /// and pass it to `create_physical_plan` of this format, as this method does.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use datafusion::arrow::datatypes::SchemaRef;
+    /// # use datafusion::catalog::Session;
+    /// # use datafusion::datasource::listing::PartitionedFile;
+    /// # use datafusion::datasource::physical_plan::FileGroup;
+    /// # use datafusion::error::Result;
+    /// # use datafusion::execution::object_store::ObjectStoreUrl;
+    /// # use datafusion::physical_plan::ExecutionPlan;
+    /// use vortex_datafusion::VortexFormat;
+    ///
+    /// # fn scan(session: &dyn Session, schema: &SchemaRef, files: Vec<PartitionedFile>, projection: Option<&Vec<usize>>,
+    /// #     limit: Option<usize>) -> Result<Arc<dyn ExecutionPlan>> {
+    /// let groups = FileGroup::new(files).split_files(session.config().target_partitions());
+    /// let store = ObjectStoreUrl::parse("s3://bucket")?;
+    /// VortexFormat::new().plan_scan(session, store, schema, groups, projection.cloned(), limit)
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the statistics or the partition values of a file are not those of the columns of the table, or there is no column
+    /// of the projection.
+    pub fn plan_scan(
+        &self,
+        session: &dyn Session,
+        store: ObjectStoreUrl,
+        table: impl Into<TableSchema>,
+        groups: Vec<FileGroup>,
+        projection: Option<Vec<usize>>,
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let table = table.into();
+        let files = || groups.iter().flat_map(FileGroup::iter);
+        files().try_for_each(|file| check_columns(file, &table))?;
+        // DataFusion sums up those that have statistics, as if there were no other files.
+        let are_known = files().all(|file| file.statistics.is_some());
+        let order = orders::of_table(files());
+        let schema = table.table_schema();
+        let (groups, statistics) = match are_known {
+            true => compute_all_files_statistics(groups, Arc::clone(schema), true, false)?,
+            false => (groups, Statistics::new_unknown(schema)),
+        };
+        let scan = scan_of(store, table)
+            .with_file_groups(groups)
+            .with_statistics(statistics)
+            .with_output_ordering(order.into_iter().collect());
+        self.plan_rows(session, scan, projection, limit)
+    }
+
+    /// Plans the scan of those columns and rows of its files that are wanted.
+    pub(crate) fn plan_rows(
+        &self,
+        session: &dyn Session,
+        scan: FileScanConfigBuilder,
+        projection: Option<Vec<usize>>,
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.plan(session, scan.with_projection_indices(projection)?.with_limit(limit).build())
+    }
+
+    /// Plans a scan: sets what the source lacks, and states only what plans may rely on.
+    pub(crate) fn plan(&self, session: &dyn Session, scan: FileScanConfig) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some(source) = scan.file_source().downcast_ref::<VortexSource>().cloned() else {
+            return plan_err!(
+                "a scan of Vortex files needs a VortexSource, but has a source of `{}`",
+                scan.file_source().file_type()
+            );
+        };
+        let source = source.or_options(self.options(session)?).with_session(session);
+        let mut scan = FileScanConfigBuilder::from(scan).with_source(Arc::new(source)).build();
+        // A plan needs a partition, even of no files.
+        if scan.file_groups.is_empty() {
+            scan.file_groups.push(FileGroup::default());
+        }
+        let has_rules = has_rules(session);
+        if !has_rules {
+            tell_of_missing_rules(session.session_id());
+        }
+        Ok(DataSourceExec::from_data_source(orders::as_kept(as_stated(scan), has_rules)))
+    }
+}
+
+/// A scan of a table without files yet.
+pub(crate) fn scan_of(store: ObjectStoreUrl, table: impl Into<TableSchema>) -> FileScanConfigBuilder {
+    FileScanConfigBuilder::new(store, Arc::new(VortexSource::new(table)))
+}
+
+/// Refuses a file of which something is known about other columns than the table has.
+fn check_columns(file: &PartitionedFile, table: &TableSchema) -> Result<()> {
+    let location = &file.object_meta.location;
+    let (values, partitions) = (file.partition_values.len(), table.table_partition_cols().len());
+    if values != partitions {
+        return plan_err!("{location} has {values} partition values for {partitions} partition columns");
+    }
+    let columns = table.table_schema().fields().len();
+    match file.statistics.as_ref().map(|known| known.column_statistics.len()) {
+        Some(known) if known != columns => plan_err!(
+            "{location} has statistics of {known} columns, but the table has {columns}: those of columns of files come \
+             first, and `with_statistics` adds those of partition columns if `with_partition_values` was called before"
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Warns once per session: tables work without the optimizer rules, but not all queries.
+fn tell_of_missing_rules(session: &str) {
+    static TOLD: Mutex<Told> = Mutex::new(Told(VecDeque::new()));
+    let remedy = match cfg!(feature = "session") {
+        true => "`register` and `with_vortex` add them, and later changes of the rules remove them",
+        false => "the feature `session` has them",
+    };
+    if TOLD.lock().is_new(session) {
+        tracing::warn!(
+            session,
+            "a session scans Vortex files without the optimizer rules of vortex-datafusion: it is slower, and some of its \
+             queries may return wrong rows; {remedy}"
+        );
+    }
+}
+
+/// The last sessions that were warned. A service may create one per query, and none tells when it ends.
+struct Told(VecDeque<String>);
+
+impl Told {
+    /// Whether this session has not been warned yet, as far as is remembered; it counts as warned from now on.
+    fn is_new(&mut self, session: &str) -> bool {
+        if self.0.iter().any(|told| told == session) {
+            return false;
+        }
+        if self.0.len() == WARNED {
+            self.0.pop_front();
+        }
+        self.0.push_back(session.to_owned());
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
+    use super::*;
+
+    /// The sessions that warnings name.
+    #[derive(Clone, Default)]
+    struct Warnings(Arc<Mutex<Vec<String>>>);
+
+    impl Visit for Warnings {
+        fn record_str(&mut self, field: &Field, value: &str) {
+            if field.name() == "session" {
+                self.0.lock().push(value.to_owned());
+            }
+        }
+
+        fn record_debug(&mut self, _field: &Field, _value: &dyn std::fmt::Debug) {}
+    }
+
+    impl Subscriber for Warnings {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            metadata.is_event() && *metadata.level() == tracing::Level::WARN
+        }
+
+        fn new_span(&self, _span: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _span: &Id, _values: &Record<'_>) {}
+
+        fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+
+        fn event(&self, event: &Event<'_>) {
+            event.record(&mut self.clone());
+        }
+
+        fn enter(&self, _span: &Id) {}
+
+        fn exit(&self, _span: &Id) {}
+    }
+
+    #[test]
+    fn each_session_without_the_rules_is_warned_of_once() {
+        let warnings = Warnings::default();
+        tracing::subscriber::with_default(warnings.clone(), || {
+            for session in ["first of a test", "second of a test", "first of a test"] {
+                tell_of_missing_rules(session);
+            }
+        });
+        assert_eq!(*warnings.0.lock(), ["first of a test", "second of a test"]);
+    }
+
+    #[test]
+    fn no_more_sessions_are_remembered_than_the_last() {
+        let mut told = Told(VecDeque::new());
+        let is_new: Vec<bool> = (0..WARNED + 5).map(|session| told.is_new(&session.to_string())).collect();
+        assert!(is_new.iter().all(|new| *new));
+        assert_eq!(told.0.len(), WARNED);
+        assert!(!told.is_new("5") && told.is_new("4"));
+    }
+
+    #[cfg(feature = "session")]
+    #[tokio::test]
+    async fn scans_of_a_session_that_is_not_registered_warn() {
+        use arrow::datatypes::{DataType, Field, Schema};
+        use datafusion::prelude::SessionContext;
+
+        let warnings = Warnings::default();
+        let _guard = tracing::subscriber::set_default(warnings.clone());
+        let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, true)]));
+        let (bare, registered) = (SessionContext::new(), SessionContext::new());
+        crate::register(&registered).unwrap();
+        for context in [&bare, &registered, &bare] {
+            let store = ObjectStoreUrl::local_filesystem();
+            let state = context.state();
+            VortexFormat::new().plan_scan(&state, store, &schema, Vec::new(), None, None).unwrap();
+        }
+        assert_eq!(*warnings.0.lock(), [bare.session_id()]);
+    }
+}
