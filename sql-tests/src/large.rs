@@ -13,7 +13,7 @@ use arrow::datatypes::{DataType, Field, Fields};
 use arrow::ipc::writer::FileWriter;
 use datafusion::common::Result;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use vortex_datafusion::VortexDataFrameExt as _;
+use vortex_datafusion::{VortexDataFrameExt as _, VortexWriteOptions};
 
 /// Rows of `facts`: three splits of narrow columns, and more of all columns.
 const FACTS: u64 = 150_000;
@@ -38,7 +38,8 @@ pub(crate) async fn write(folder: &Path, extension: &str) -> Result<()> {
             let config = SessionConfig::new().with_target_partitions(1);
             let session = SessionContext::new_with_config(config);
             vortex_datafusion::register(&session)?;
-            session.read_batch(rows)?.write_vortex(&path.to_string_lossy(), None).await?;
+            let rows = session.read_batch(rows)?;
+            rows.write_vortex(&path.to_string_lossy(), VortexWriteOptions::new()).await?;
         }
     }
     Ok(())

@@ -9,7 +9,7 @@ use datafusion::common::Result;
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::Expr;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use vortex_datafusion::{VortexContextExt as _, VortexDataFrameExt as _};
+use vortex_datafusion::{VortexContextExt as _, VortexDataFrameExt as _, VortexWriteOptions};
 
 use crate::Places;
 
@@ -59,7 +59,8 @@ async fn write_in_order(file: &str, folder: &str) -> Result<()> {
     let rows: RecordBatch = concat_batches(&schema, &rows.collect().await?)?;
     std::fs::create_dir_all(folder)?;
     for (at, part) in parts(&rows)?.into_iter().enumerate() {
-        sorted(session.read_batch(part)?)?.write_vortex(&format!("{folder}{at}.vortex"), None).await?;
+        let part = sorted(session.read_batch(part)?)?;
+        part.write_vortex(&format!("{folder}{at}.vortex"), VortexWriteOptions::new()).await?;
     }
     Ok(())
 }

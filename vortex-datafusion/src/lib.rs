@@ -25,7 +25,7 @@
 //! |---|---|
 //! | register Vortex in a session | [`register`]; [`VortexSessionExt`] while the session is being built |
 //! | query files, and their structure, by path or URL in `FROM` | [`enable_url_tables`] |
-//! | read and write without SQL | [`VortexContextExt`], with [`VortexReadOptions`] for declared columns; [`VortexDataFrameExt`] |
+//! | read and write without SQL | [`VortexContextExt`], with [`VortexReadOptions`] for declared columns; [`VortexDataFrameExt`], with [`VortexWriteOptions`] |
 //! | change settings | [`VortexOptions`]; `SET vortex.<name>` and `OPTIONS (...)` in SQL |
 //! | query files that are already open, from any source | [`VortexTable`] |
 //! | build a listing table | [`VortexFormat`], [`listing_url`] |
@@ -121,7 +121,8 @@ pub use source::VortexSource;
 pub use statistics::statistics;
 #[cfg(feature = "session")]
 pub use tables::{
-    VortexContextExt, VortexDataFrameExt, VortexReadOptions, enable_url_tables, listing_url, output_url,
+    VortexContextExt, VortexDataFrameExt, VortexReadOptions, VortexWriteOptions, enable_url_tables,
+    listing_url, output_url,
 };
 #[cfg(feature = "session")]
 #[doc(hidden)]

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use vortex_core::Level;
 use vortex_datafusion::{
     VortexContextExt as _, VortexDataFrameExt as _, VortexFormat, VortexOptions, VortexReadOptions,
-    listing_url,
+    VortexWriteOptions, listing_url,
 };
 
 use crate::queries::{COLUMNS, Statement};
@@ -144,7 +144,8 @@ impl Tables {
             let keys = order.keys(&stored);
             let stored = memory.read_batch(stored)?;
             let stored = if is_sorted { stored.sort(keys)? } else { stored };
-            stored.write_vortex(&path.to_string_lossy(), Some(options(random))).await?;
+            let options = VortexWriteOptions::new().with_options(options(random));
+            stored.write_vortex(&path.to_string_lossy(), options).await?;
             batches.push(batch);
         }
         let rows = concat_batches(&batches[0].schema(), &batches)?;

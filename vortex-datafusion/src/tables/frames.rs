@@ -1,10 +1,8 @@
 //! Vortex files without SQL: the counterparts of `read_parquet`, `register_parquet` and `write_parquet`.
 
-use std::path::Path;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{AsArray as _, RecordBatch};
-use arrow::datatypes::UInt64Type;
 use async_trait::async_trait;
 use datafusion::dataframe::DataFrame;
 use datafusion::prelude::SessionContext;
@@ -13,14 +11,14 @@ use datafusion_common::{Result, TableReference, exec_err};
 use datafusion_datasource::file_format::format_as_file_type;
 use datafusion_datasource::sink::DataSinkExec;
 use datafusion_expr::LogicalPlanBuilder;
-use datafusion_physical_plan::collect;
+use datafusion_physical_plan::{ExecutionPlan, collect};
 use datafusion_session::TableProvider;
 
 use super::factory::VortexTableFactory;
 use super::places::{listing_url, output_url, store_name};
 use super::read_options::VortexReadOptions;
+use super::write_options::VortexWriteOptions;
 use crate::format::{EXTENSION, VortexFormatFactory};
-use crate::options::VortexOptions;
 use crate::sink::{VortexSink, WrittenFile};
 
 /// Reading Vortex files in a session that [supports](crate::register) them, with the options of the session unless a
@@ -28,7 +26,7 @@ use crate::sink::{VortexSink, WrittenFile};
 ///
 /// ```
 /// use datafusion::prelude::*;
-/// use vortex_datafusion::{VortexContextExt as _, VortexDataFrameExt as _};
+/// use vortex_datafusion::{VortexContextExt as _, VortexDataFrameExt as _, VortexWriteOptions};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> datafusion::common::Result<()> {
@@ -39,9 +37,10 @@ use crate::sink::{VortexSink, WrittenFile};
 /// let context = SessionContext::new();
 /// vortex_datafusion::register(&context)?;
 /// let lines = context.read_vortex(lineitem).await?;
-/// let written = lines.filter(col("l_quantity").gt(lit(49)))?.write_vortex(few, None).await?;
+/// let lines = lines.filter(col("l_quantity").gt(lit(49)))?;
+/// let files = lines.write_vortex(few, VortexWriteOptions::new()).await?;
 /// context.register_vortex("few", few).await?;
-/// assert_eq!(context.table("few").await?.count().await? as u64, written);
+/// assert_eq!(context.table("few").await?.count().await? as u64, files[0].summary.row_count());
 /// # Ok(())
 /// # }
 /// ```
@@ -135,119 +134,73 @@ async fn table(
 /// Writing rows into Vortex files.
 #[async_trait]
 pub trait VortexDataFrameExt {
-    /// Writes the rows, like `COPY … TO`: into one file, or into files in a folder if the path ends in `/`.
-    /// Returns the number of rows. Without `options`, those of the session apply; to change some of them,
-    /// start from these:
+    /// Writes the rows, like `COPY … TO`, and returns the files: their paths, partition values, sizes, row counts and
+    /// statistics, which a catalogue records. They appear, except full ones, when all rows are written.
     ///
     /// ```
     /// # use datafusion::prelude::*;
-    /// use vortex_core::Level;
-    /// use vortex_datafusion::{VortexDataFrameExt as _, VortexOptions};
+    /// use vortex_datafusion::{VortexDataFrameExt as _, VortexWriteOptions};
     ///
     /// # async fn example(context: SessionContext) -> datafusion::common::Result<()> {
-    /// let mut options = VortexOptions::from_session(context.copied_config().options());
-    /// options.level = Level::Compact;
-    /// context.table("visits").await?.write_vortex("visits.vortex", Some(options)).await?;
+    /// let visits = context.table("visits").await?;
+    /// let files = visits.clone().write_vortex("visits.vortex", VortexWriteOptions::new()).await?;
+    /// println!("{} rows", files[0].summary.row_count());
+    ///
+    /// let by_day = VortexWriteOptions::new().with_partition_by(["day"]);
+    /// for file in visits.write_vortex("by-day/", by_day).await? {
+    ///     println!("{}: {} rows of day {}", file.path, file.summary.row_count(), file.partition_values[0]);
+    /// }
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// If a type cannot be written, or the query or storage fails; nothing is left behind then.
-    async fn write_vortex(self, path: &str, options: Option<VortexOptions>) -> Result<u64>;
-
-    /// Writes the rows into folders below `path`, like `COPY … PARTITIONED BY`: one folder per value of the
-    /// first of `columns`, named `column=value`, with those of the next column in it. The files do not contain
-    /// these columns; tables over `path` take them from the names of the folders.
-    ///
-    /// ```
-    /// # use datafusion::prelude::*;
-    /// # use vortex_datafusion::VortexDataFrameExt as _;
-    /// # async fn example(context: SessionContext) -> datafusion::common::Result<()> {
-    /// context.table("visits").await?.write_vortex_partitioned("by-day/", &["day"], None).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`write_vortex`](Self::write_vortex), and if there is no such column, or no folder can be named
-    /// after its values: if one of them is null, or their type is not supported.
-    async fn write_vortex_partitioned(
-        self,
-        path: &str,
-        columns: &[&str],
-        options: Option<VortexOptions>,
-    ) -> Result<u64>;
-
-    /// Writes the rows like [`write_vortex_partitioned`](Self::write_vortex_partitioned), or without `columns` like
-    /// [`write_vortex`](Self::write_vortex), and returns the files: their paths, sizes, row counts and statistics, which a
-    /// catalogue records.
-    ///
-    /// # Errors
-    /// As for these, and if the planner of the session plans something else than to write Vortex files.
-    async fn write_vortex_files(
-        self,
-        path: &str,
-        columns: &[&str],
-        options: Option<VortexOptions>,
-    ) -> Result<Vec<WrittenFile>>;
+    /// If a type cannot be written, or the query or storage fails; nothing is left behind then. If a column to name folders
+    /// after does not exist, or no folder can be named after its values: one of them is null, or their type is not
+    /// supported. If the planner of the session plans something else than to write Vortex files.
+    async fn write_vortex(self, path: &str, options: VortexWriteOptions) -> Result<Vec<WrittenFile>>;
 }
 
 #[async_trait]
 impl VortexDataFrameExt for DataFrame {
-    async fn write_vortex(self, path: &str, options: Option<VortexOptions>) -> Result<u64> {
-        self.write_vortex_partitioned(path, &[], options).await
-    }
-
-    async fn write_vortex_partitioned(
-        self,
-        path: &str,
-        columns: &[&str],
-        options: Option<VortexOptions>,
-    ) -> Result<u64> {
-        let counts = copy(self, path, columns, options)?.collect().await?;
-        let count = |batch: &RecordBatch| -> u64 {
-            batch.column(0).as_primitive::<UInt64Type>().values().iter().sum()
-        };
-        Ok(counts.iter().map(count).sum())
-    }
-
-    async fn write_vortex_files(
-        self,
-        path: &str,
-        columns: &[&str],
-        options: Option<VortexOptions>,
-    ) -> Result<Vec<WrittenFile>> {
-        let copy = copy(self, path, columns, options)?;
+    async fn write_vortex(self, path: &str, options: VortexWriteOptions) -> Result<Vec<WrittenFile>> {
+        let copy = copy(self, path, &options)?;
         let context = Arc::new(copy.task_ctx());
         let plan = copy.create_physical_plan().await?;
+        let Some(sink) = sink_of(&plan) else {
+            return exec_err!(
+                "{path}: the session has planned `{}` instead of a VortexSink, which tells what was written; use COPY",
+                plan.name()
+            );
+        };
         collect(Arc::clone(&plan), context).await?;
-        let sink =
-            plan.downcast_ref::<DataSinkExec>().and_then(|exec| exec.sink().downcast_ref::<VortexSink>());
-        match sink {
-            Some(sink) => Ok(sink.written()),
-            None => exec_err!("{path}: the session has planned `{}` instead of a VortexSink", plan.name()),
-        }
+        Ok(sink.written())
+    }
+}
+
+/// The sink of a plan, perhaps below operators that rules of the session have added.
+fn sink_of(plan: &Arc<dyn ExecutionPlan>) -> Option<&VortexSink> {
+    match plan.downcast_ref::<DataSinkExec>() {
+        Some(exec) => exec.sink().downcast_ref::<VortexSink>(),
+        None => plan.children().into_iter().find_map(sink_of),
     }
 }
 
 /// The rows as a statement that writes them, like `COPY`.
-fn copy(rows: DataFrame, path: &str, columns: &[&str], options: Option<VortexOptions>) -> Result<DataFrame> {
-    for column in columns {
+fn copy(rows: DataFrame, path: &str, options: &VortexWriteOptions) -> Result<DataFrame> {
+    for column in options.partition_by() {
         rows.schema().field_with_unqualified_name(column)?;
     }
-    let columns: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
     let formats = VortexFormatFactory::new();
-    let formats = match options {
-        Some(options) => formats.with_options(options),
+    let formats = match options.options() {
+        Some(options) => formats.with_options(options.clone()),
         None => formats,
     };
     let format = format_as_file_type(Arc::new(formats));
+    let single_file = options.is_single_file(path)?.to_string();
+    let of_sink = HashMap::from([("single_file_output".to_owned(), single_file)]);
     let (state, rows) = rows.into_parts();
-    // Without this, DataFusion takes a name without an extension for that of a folder.
-    let is_file = columns.is_empty() && !path.ends_with(std::path::is_separator) && !Path::new(path).is_dir();
-    let options = is_file.then(|| ("single_file_output".to_owned(), "true".to_owned()));
-    let options = options.into_iter().collect();
-    let copy = LogicalPlanBuilder::copy_to(rows, output_url(path)?, format, options, columns)?;
+    let (rows, columns) = (options.sorted(rows)?, options.partition_by().to_vec());
+    let copy = LogicalPlanBuilder::copy_to(rows, output_url(path)?, format, of_sink, columns)?;
     Ok(DataFrame::new(state, copy.build()?))
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `CREATE EXTERNAL TABLE … STORED AS VORTEX LOCATION '…'` | `factory.rs` |
 //! | `FROM '…'` | `urls.rs` |
-//! | `read_vortex("…")`, `register_vortex(…, "…")` | `frames.rs`, which also writes; `read_options.rs` |
+//! | `read_vortex("…")`, `register_vortex(…, "…")` | `frames.rs`, which also writes; `read_options.rs`, `write_options.rs` |
 //!
 //! What a place stands for, and whether there can be a table over it, is decided in `places.rs`. All tables are
 //! listing tables of DataFusion, except those of one remote file (`one_file.rs`). Tables over files
@@ -16,6 +16,7 @@ mod one_file;
 mod places;
 mod read_options;
 mod urls;
+mod write_options;
 
 pub(crate) use factory::VortexTableFactory;
 pub use frames::{VortexContextExt, VortexDataFrameExt};
@@ -23,3 +24,4 @@ pub(crate) use places::{check_place, is_whole_folder};
 pub use places::{folder_columns, if_folder, is_hidden, listing_url, local_path, output_url};
 pub use read_options::VortexReadOptions;
 pub use urls::enable_url_tables;
+pub use write_options::VortexWriteOptions;

@@ -4,12 +4,13 @@ use std::fs;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::ScalarValue;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext, col, lit};
 use vortex_core::{Release, VortexFile};
 use vortex_datafusion::{
     VortexContextExt as _, VortexDataFrameExt as _, VortexOptions, VortexReadOptions, VortexSessionExt as _,
-    register,
+    VortexWriteOptions, WrittenFile, register,
 };
 
 use crate::files::{file, number, run, session, show};
@@ -17,7 +18,15 @@ use crate::files::{file, number, run, session, show};
 /// Writes the numbers up to `last`; returns how many.
 async fn write(context: &SessionContext, last: u64, to: &str, options: Option<VortexOptions>) -> u64 {
     let numbers = context.sql(&format!("SELECT value AS n FROM generate_series(1, {last})")).await.unwrap();
-    numbers.write_vortex(to, options).await.unwrap()
+    let told = match options {
+        Some(options) => VortexWriteOptions::new().with_options(options),
+        None => VortexWriteOptions::new(),
+    };
+    row_count(&numbers.write_vortex(to, told).await.unwrap())
+}
+
+fn row_count(files: &[WrittenFile]) -> u64 {
+    files.iter().map(|file| file.summary.row_count()).sum()
 }
 
 #[tokio::test]
@@ -43,9 +52,13 @@ async fn rows_are_written_into_folders_named_after_columns() {
     let context = session();
     let rows = "SELECT value AS n, value % 2 AS odd, value % 3 AS rest FROM generate_series(1, 600)";
     let rows = context.sql(rows).await.unwrap();
-    let missing = rows.clone().write_vortex_partitioned(&place, &["even"], None).await.unwrap_err();
+    let by = |columns: &[&str]| VortexWriteOptions::new().with_partition_by(columns.iter().copied());
+    let missing = rows.clone().write_vortex(&place, by(&["even"])).await.unwrap_err();
     assert!(missing.to_string().contains("even"), "{missing}");
-    assert_eq!(rows.write_vortex_partitioned(&place, &["odd", "rest"], None).await.unwrap(), 600);
+    let one_file = by(&["odd"]).with_single_file_output(true);
+    let contradiction = rows.clone().write_vortex(&place, one_file).await.unwrap_err().to_string();
+    assert!(contradiction.contains("are not one file"), "{contradiction}");
+    assert_eq!(row_count(&rows.write_vortex(&place, by(&["odd", "rest"])).await.unwrap()), 600);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     assert_eq!(fs::read_dir(folder.path().join("odd=1/rest=2")).unwrap().count(), 1);
     context.register_vortex("numbers", &place).await.unwrap();
@@ -60,15 +73,84 @@ async fn the_files_that_were_written_are_told() {
     let place = format!("{}/", folder.path().display());
     let context = session();
     let rows = context.sql("SELECT value AS n, value % 2 AS odd FROM generate_series(1, 600)").await.unwrap();
-    let mut files = rows.clone().write_vortex_files(&place, &["odd"], None).await.unwrap();
+    let by_odd = VortexWriteOptions::new().with_partition_by(["odd"]);
+    let mut files = rows.clone().write_vortex(&place, by_odd).await.unwrap();
     files.sort_by(|left, right| left.path.cmp(&right.path));
     let [even, odd] = files.as_slice() else { panic!("{files:?}") };
     assert!(even.path.as_ref().contains("odd=0/") && odd.path.as_ref().contains("odd=1/"));
     assert_eq!(odd.summary.row_count(), 300);
+    assert_eq!(odd.partition_values, [ScalarValue::Int64(Some(1))]);
     let one = folder.path().join("one.vortex");
-    let files = rows.write_vortex_files(&one.to_string_lossy(), &[], None).await.unwrap();
+    let files = rows.write_vortex(&one.to_string_lossy(), VortexWriteOptions::new()).await.unwrap();
     assert_eq!(files.len(), 1);
+    assert_eq!(files[0].partition_values, []);
     assert_eq!(one.metadata().unwrap().len(), files[0].summary.file_size());
+}
+
+#[tokio::test]
+async fn values_of_partition_columns_have_their_types_whatever_folders_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = format!("{}/", folder.path().display());
+    let context = session();
+    let values =
+        "DATE '2026-11-26' AS day, 'a/b=c %20 ä' AS name, 2.5 AS x, true AS ok, arrow_cast(7, 'UInt8') AS u";
+    // The noise takes some 700 KB.
+    let rows = format!("SELECT {values}, random() AS noise FROM generate_series(1, 100000)");
+    let rows = context.sql(&rows).await.unwrap();
+    let small = VortexOptions::default().with(|options| options.target_file_size = 100_000);
+    let options =
+        VortexWriteOptions::new().with_partition_by(["day", "name", "x", "ok", "u"]).with_options(small);
+    let files = rows.write_vortex(&place, options).await.unwrap();
+    assert!(files.len() > 1, "the first file is full");
+    for file in &files {
+        let expected = [
+            ScalarValue::Date32(Some(20783)),
+            ScalarValue::from("a/b=c %20 ä"),
+            ScalarValue::from(2.5),
+            ScalarValue::from(true),
+            ScalarValue::UInt8(Some(7)),
+        ];
+        assert_eq!(file.partition_values, expected, "{}", file.path);
+    }
+    assert_eq!(row_count(&files), 100_000);
+}
+
+#[tokio::test]
+async fn rows_are_written_in_an_order_that_files_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = format!("{}/sorted.vortex", folder.path().display());
+    let context = session();
+    let rows = context.sql("SELECT value % 100 AS n FROM generate_series(1, 1000)").await.unwrap();
+    let sorted = VortexWriteOptions::new().with_sort_by(vec![col("n").sort(false, false)]);
+    rows.write_vortex(&place, sorted).await.unwrap();
+    context.register_vortex("t", &place).await.unwrap();
+    let ordered = "SELECT n FROM t ORDER BY n DESC NULLS LAST";
+    let plan = show(&context, &format!("EXPLAIN FORMAT INDENT {ordered}")).await;
+    assert!(!plan.contains("SortExec"), "{plan}");
+    assert_eq!(number(&context, "SELECT n FROM t LIMIT 1").await, 99);
+}
+
+#[tokio::test]
+async fn the_name_says_whether_there_is_one_file_unless_it_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    let place = |name: &str| format!("{}/{name}", folder.path().display());
+    for (name, single_file, is_file) in [
+        ("a.vortex", None, true),
+        ("b", None, true),
+        ("c/", None, false),
+        ("d.vortex", Some(false), false),
+        ("e", Some(true), true),
+    ] {
+        let rows = context.sql("SELECT 1 AS n").await.unwrap();
+        let options = VortexWriteOptions::new();
+        let options = match single_file {
+            Some(single_file) => options.with_single_file_output(single_file),
+            None => options,
+        };
+        assert_eq!(row_count(&rows.write_vortex(&place(name), options).await.unwrap()), 1);
+        assert_eq!(folder.path().join(name).is_file(), is_file, "{name}");
+    }
 }
 
 #[tokio::test]
@@ -138,7 +220,7 @@ async fn a_query_that_fails_leaves_nothing() {
     for to in [format!("{base}/x.vortex"), format!("{base}/x/")] {
         let broken = "SELECT 1 / (value - 50000) AS n FROM generate_series(1, 100000)";
         let rows = session().sql(broken).await.unwrap();
-        let error = rows.write_vortex(&to, None).await.unwrap_err().to_string();
+        let error = rows.write_vortex(&to, VortexWriteOptions::new()).await.unwrap_err().to_string();
         assert!(error.to_lowercase().contains("divide by zero"), "{error}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{to}");
     }
@@ -228,7 +310,8 @@ async fn places_with_different_columns_have_a_table_together() {
     let context = session();
     let place = |name: &str| format!("{}/{name}", folder.path().display());
     for (name, sql) in [("a.vortex", "SELECT 1 AS n"), ("b/c.vortex", "SELECT 2.5 AS m, 3 AS n")] {
-        context.sql(sql).await.unwrap().write_vortex(&place(name), None).await.unwrap();
+        let rows = context.sql(sql).await.unwrap();
+        rows.write_vortex(&place(name), VortexWriteOptions::new()).await.unwrap();
     }
     let (one, all) = (place("a.vortex"), [place("b/"), place("a.v*")]);
     context.register_vortex_with("t", &[&all[0], &all[1]], VortexReadOptions::new()).await.unwrap();
