@@ -1,41 +1,5 @@
-//! Serialization of plans: scans of and writes to Vortex files, for engines that plan a query in one process
-//! and run it in another.
-//!
-//! With the feature `proto`, pass a [`VortexCodec`] to `datafusion-proto`, or to the engine that uses it:
-//!
-//! ```
-//! use datafusion::prelude::SessionContext;
-//! use datafusion_proto::bytes::{
-//!     physical_plan_from_bytes_with_extension_codec, physical_plan_to_bytes_with_extension_codec,
-//! };
-//! use vortex_datafusion::VortexCodec;
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> datafusion::common::Result<()> {
-//! let context = SessionContext::new();
-//! vortex_datafusion::register(&context)?;
-//! vortex_datafusion::enable_url_tables(&context);
-//! # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/lineitem.vortex");
-//! let plan = context.sql(&format!("SELECT count(*) FROM '{file}' WHERE l_quantity > 49")).await?;
-//! let plan = plan.create_physical_plan().await?;
-//! let bytes = physical_plan_to_bytes_with_extension_codec(plan, &VortexCodec)?;
-//! // Elsewhere:
-//! let plan = physical_plan_from_bytes_with_extension_codec(&bytes, &context.task_ctx(), &VortexCodec)?;
-//! # assert_eq!(datafusion::physical_plan::collect(plan, context.task_ctx()).await?.len(), 1);
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! A message contains DataFusion's own description of the file scan, the filters and the order that the scan
-//! has been offered, and the options. Caches and object stores are those of the session that runs the plan. The
-//! files must be those that were planned, not copies: they are read by their e-tags and versions. Plans of
-//! tables over open files ([`VortexTable`](crate::VortexTable)), whose scans compute with the result of a subquery, and
-//! of tables with an expression adapter of their own cannot be serialized.
-//!
-//! Serialize plans before they run: afterwards, operators such as `SortExec` state in their message which rows they have
-//! ruled out. If partitions of a plan run in different processes, set
-//! `datafusion.execution.enable_file_stream_work_stealing = false`: otherwise, as of DataFusion 55.2, each partition may
-//! read the files of all.
+//! Serialization of plans, see [`VortexCodec`]: each node is a protobuf message, with DataFusion's own for what it knows of
+//! scans, sinks and expressions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,7 +8,7 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::Schema;
 use datafusion_common::config::ExtensionOptions as _;
 use datafusion_common::tree_node::TreeNode as _;
-use datafusion_common::{Result, exec_err, internal_datafusion_err, not_impl_err};
+use datafusion_common::{Result, exec_datafusion_err, exec_err, internal_datafusion_err, not_impl_err};
 use datafusion_datasource::TableSchema;
 use datafusion_datasource::file::FileSource as _;
 use datafusion_datasource::file_groups::FileGroup;
@@ -80,7 +44,52 @@ use crate::source::VortexSource;
 /// The first bytes of every message; the last of them is the version.
 const MAGIC: &[u8] = b"vortex-datafusion\x03";
 
-/// Encodes and decodes plan nodes over Vortex files; returns an error for all others.
+/// Serializes plans: encodes and decodes scans of and writes to Vortex files, for engines that plan a query in one process
+/// and run it in another. It returns an error for all other nodes.
+///
+/// With the feature `proto`, pass it to `datafusion-proto`, or to the engine that uses it:
+///
+/// ```
+/// use datafusion::prelude::SessionContext;
+/// use datafusion_proto::bytes::{
+///     physical_plan_from_bytes_with_extension_codec, physical_plan_to_bytes_with_extension_codec,
+/// };
+/// use vortex_datafusion::VortexCodec;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> datafusion::common::Result<()> {
+/// let context = SessionContext::new();
+/// vortex_datafusion::register(&context)?;
+/// vortex_datafusion::enable_url_tables(&context);
+/// # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/lineitem.vortex");
+/// let plan = context.sql(&format!("SELECT count(*) FROM '{file}' WHERE l_quantity > 49")).await?;
+/// let plan = plan.create_physical_plan().await?;
+/// let bytes = physical_plan_to_bytes_with_extension_codec(plan, &VortexCodec)?;
+/// // Elsewhere:
+/// let plan = physical_plan_from_bytes_with_extension_codec(&bytes, &context.task_ctx(), &VortexCodec)?;
+/// # assert_eq!(datafusion::physical_plan::collect(plan, context.task_ctx()).await?.len(), 1);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A message contains DataFusion's own description of the file scan, the filters and the order that the scan
+/// has been offered, and the options. Caches and object stores are those of the session that runs the plan. The
+/// files must be those that were planned, not copies: they are read by their e-tags and versions.
+///
+/// Partitions of a plan may run in different processes, each of which decodes its own copy: a scan that was decoded reads in
+/// each partition the files of that partition. Other scans hand over files to partitions that have none left, unless
+/// `datafusion.execution.enable_file_stream_work_stealing` is off; each copy would do so on its own, and read the files of
+/// all partitions.
+///
+/// Serialize plans before they run: afterwards, operators such as `SortExec` state in their message which rows they have
+/// ruled out.
+///
+/// # Errors
+/// These have no bytes:
+///
+/// - scans of open files, such as those of a [`VortexTable`](crate::VortexTable),
+/// - scans that compute with the result of a subquery,
+/// - scans of tables that have an adapter of expressions of their own.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct VortexCodec;
 
@@ -184,7 +193,7 @@ impl PhysicalExtensionCodec for VortexCodec {
             return exec_err!("not a plan node of this version of vortex-datafusion");
         };
         let node = Node::decode(message)
-            .map_err(|error| internal_datafusion_err!("damaged plan node of vortex-datafusion: {error}"))?;
+            .map_err(|error| exec_datafusion_err!("damaged plan node of vortex-datafusion: {error}"))?;
         let context = Decoding { codec: self, task, converter };
         match (node.scan, node.sink, inputs) {
             (Some(scan), None, []) => context.scan(&scan),
@@ -361,7 +370,8 @@ impl Decoding<'_> {
         let limit = scan.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let mut config = FileScanConfigBuilder::from(config)
             .with_limit(limit)
-            .with_preserve_order(scan.preserve_order)
+            // Also keeps files in their partitions: another copy of the plan may run the others.
+            .with_preserve_order(true)
             .build();
         if let Some(source) = config.file_source().downcast_ref::<VortexSource>() {
             let source = source.clone().with_options(options);
@@ -389,7 +399,7 @@ impl Decoding<'_> {
                 .alias(&stored.name)
                 .build()?;
             let computed = Function::try_new(kind, Arc::new(function), table)?;
-            computed.ok_or_else(|| internal_datafusion_err!("scans do not compute {}", stored.name))
+            computed.ok_or_else(|| exec_datafusion_err!("scans do not compute {}", stored.name))
         });
         let functions = functions.collect::<Result<Vec<_>>>()?;
         Ok((!functions.is_empty()).then(|| Aggregation::new(functions)))
@@ -450,5 +460,5 @@ fn from_map(map: &HashMap<String, String>) -> Result<VortexOptions> {
 }
 
 fn missing(field: &str) -> datafusion_common::DataFusionError {
-    internal_datafusion_err!("a plan node of vortex-datafusion lacks `{field}`")
+    exec_datafusion_err!("a plan node of vortex-datafusion lacks `{field}`")
 }

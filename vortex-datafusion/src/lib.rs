@@ -78,7 +78,7 @@
 )]
 mod aggregation;
 #[cfg(feature = "proto")]
-pub mod codec;
+mod codec;
 mod convert;
 mod format;
 #[cfg(feature = "session")]

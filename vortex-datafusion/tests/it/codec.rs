@@ -12,6 +12,8 @@ use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use datafusion_proto::bytes::{
     physical_plan_from_bytes_with_extension_codec, physical_plan_to_bytes_with_extension_codec,
 };
+use datafusion_proto::physical_plan::{DefaultPhysicalProtoConverter, PhysicalExtensionCodec as _};
+use futures::TryStreamExt as _;
 use vortex_core::io::{LocalFile, ReadAt};
 use vortex_datafusion::{RowSelection, VortexCodec, VortexSource, VortexTable};
 
@@ -110,6 +112,55 @@ async fn files_come_back_in_the_versions_that_were_planned() {
     let files = described(&plan);
     assert!(files.len() >= 3 && files.iter().all(|file| file.e_tag.is_some()), "{files:?}");
     assert_eq!(described(&back), files);
+}
+
+#[tokio::test]
+async fn copies_of_a_plan_that_run_a_partition_each_read_every_row_once() {
+    let path = file("tpch_orders");
+    let names = ["a.vortex", "b.vortex", "c.vortex", "d.vortex"];
+    let folder = folder_of(&names.map(|name| (path.as_path(), name)));
+    for limit in ["", " WHERE o_orderkey > 0 LIMIT 7000"] {
+        let context = session();
+        let sql = format!("SELECT o_orderkey FROM '{}/'{limit}", folder.path().display());
+        let plan = physical(&context, &sql).await;
+        let scan = below_limits(&plan);
+        let partitions = scan.properties().output_partitioning().partition_count();
+        assert_eq!(partitions, 4);
+        let mut counts = Vec::new();
+        for partition in 0..partitions {
+            // Each in a process of its own, where nobody else takes files.
+            let rows = there_and_back(scan).execute(partition, session().task_ctx()).unwrap();
+            let rows: Vec<RecordBatch> = rows.try_collect().await.unwrap();
+            counts.push(rows.iter().map(RecordBatch::num_rows).sum::<usize>());
+        }
+        assert_eq!(counts.iter().sum::<usize>(), 6000, "{sql}: {counts:?}");
+    }
+}
+
+/// The scan below operators that have one input.
+fn below_limits(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
+    match plan.children()[..] {
+        [input] => below_limits(input),
+        _ => plan,
+    }
+}
+
+#[tokio::test]
+async fn bytes_of_others_are_no_plan() {
+    let plan =
+        physical(&session(), &format!("SELECT o_orderkey FROM '{}'", file("tpch_orders").display())).await;
+    let mut bytes = Vec::new();
+    let converter = DefaultPhysicalProtoConverter {};
+    VortexCodec.try_encode(Arc::clone(&plan), &mut bytes, &converter).unwrap();
+    let task = session().task_ctx();
+    let decoded = |bytes: &[u8]| VortexCodec.try_decode(bytes, &[], &task, &converter);
+    assert!(decoded(&bytes).is_ok());
+    for (bytes, complaint) in
+        [(&b"ballista"[..], "not a plan node"), (&[&bytes[..18], &[0xff; 9]].concat(), "damaged plan node")]
+    {
+        let error = decoded(bytes).unwrap_err().to_string();
+        assert!(error.contains(complaint) && !error.contains("bug in DataFusion"), "{error}");
+    }
 }
 
 #[tokio::test]
