@@ -23,7 +23,7 @@
 //!
 //! | to | start at |
 //! |---|---|
-//! | register Vortex in a session | [`register`]; [`VortexSessionExt`] while the session is being built |
+//! | register Vortex in a session | [`register`]; [`VortexSessionExt`] while the session is being built; [`optimizer_rules`] for a list of rules |
 //! | query files, and their structure, by path or URL in `FROM` | [`enable_url_tables`] |
 //! | read and write without SQL | [`VortexContextExt`], with [`VortexReadOptions`] for declared columns; [`VortexDataFrameExt`], with [`VortexWriteOptions`] |
 //! | change settings | [`VortexOptions`]; `SET vortex.<name>` and `OPTIONS (...)` in SQL |
@@ -109,6 +109,8 @@ pub use codec::VortexCodec;
 pub use convert::schema::merge as merge_schemas;
 pub use format::{VortexFormat, VortexFormatFactory};
 pub use open_table::VortexTable;
+#[cfg(feature = "session")]
+pub use optimizer::optimizer_rules;
 pub use options::{StringType, VortexOptions};
 pub use orders::{RowOrder, recorded_order};
 #[cfg(feature = "session")]

@@ -30,17 +30,57 @@ use limited_scans::KeepLimits;
 use tell_scans::TellScans;
 use withhold_orders::WithholdOrders;
 
-/// Adds the rules, each once, if called again.
-pub(crate) fn with_rules(mut builder: SessionStateBuilder) -> SessionStateBuilder {
-    let is_other = |rule: &Arc<dyn PhysicalOptimizerRule + Send + Sync>| {
-        ![TellScans::NAME, KeepLimits::NAME, WithholdOrders::NAME].contains(&rule.name())
-    };
-    let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
+/// A rule as DataFusion keeps it.
+type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
+
+/// A list of physical optimizer rules with those of this crate in their places, each once. [`register`], and
+/// [`with_vortex`] if it is called last, place them in the list of a session by themselves; this is for engines that put the
+/// list together elsewhere, or set it again:
+///
+/// ```
+/// use datafusion::execution::session_state::SessionStateBuilder;
+/// use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+/// use vortex_datafusion::optimizer_rules;
+///
+/// let of_engine = PhysicalOptimizer::new().rules;
+/// let builder = SessionStateBuilder::new().with_physical_optimizer_rules(optimizer_rules(of_engine));
+/// # let state = builder.build();
+/// # assert_eq!(state.physical_optimizers().len(), PhysicalOptimizer::new().rules.len() + 3);
+/// ```
+///
+/// | place | rule | what would be wrong elsewhere |
+/// |---|---|---|
+/// | the first | `vortex_withhold_orders` | rules before it may rely on orders that do not hold, and pass filters to other columns: queries return wrong rows |
+/// | directly before DataFusion's `PushdownSort`, if there is one | `vortex_keep_limits` | orders rearrange files below a limit, which then takes other rows |
+/// | the last | `vortex_tell_scans` | rules after it may pass filters to scans that drop rows, or make scans give up an order that a merge needs |
+///
+/// Rules that do not change what operators compute, such as those that divide a plan among machines, may follow the last.
+/// Scans look for all three in the session that plans them, as in a session that is [registered](register).
+///
+/// [`register`]: crate::register
+/// [`with_vortex`]: crate::VortexSessionExt::with_vortex
+pub fn optimizer_rules(mut rules: Vec<Rule>) -> Vec<Rule> {
+    place_among(&mut rules);
+    rules.push(Arc::new(TellScans));
+    rules
+}
+
+/// Places all but the last rule.
+fn place_among(rules: &mut Vec<Rule>) {
     rules.retain(is_other);
     if let Some(at) = rules.iter().position(|rule| rule.name() == KeepLimits::BEFORE) {
         rules.insert(at, Arc::new(KeepLimits));
     }
     rules.insert(0, Arc::new(WithholdOrders));
+}
+
+fn is_other(rule: &Rule) -> bool {
+    ![TellScans::NAME, KeepLimits::NAME, WithholdOrders::NAME].contains(&rule.name())
+}
+
+/// Adds the rules, each once, if called again. Those that are added to a builder one by one come after its list.
+pub(crate) fn with_rules(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    place_among(&mut builder.physical_optimizers().get_or_insert_default().rules);
     let added = builder.physical_optimizer_rules().get_or_insert_default();
     added.retain(is_other);
     added.push(Arc::new(TellScans));
@@ -58,6 +98,7 @@ pub(crate) fn has_rules(session: &dyn Session) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
     use datafusion::prelude::SessionContext;
 
     use super::*;
@@ -75,5 +116,21 @@ mod tests {
         let ours = |name: &&&str| [TellScans::NAME, KeepLimits::NAME, WithholdOrders::NAME].contains(*name);
         assert_eq!(names.iter().filter(ours).count(), 3);
         assert!(names.contains(&KeepLimits::BEFORE), "DataFusion has renamed the rule");
+    }
+
+    #[test]
+    fn a_list_of_rules_gets_those_of_this_crate_in_their_places() {
+        let of_engine = PhysicalOptimizer::new().rules;
+        let once = optimizer_rules(of_engine.clone());
+        let names = |rules: &[Rule]| rules.iter().map(|rule| rule.name().to_owned()).collect::<Vec<_>>();
+        let placed = names(&once);
+        assert_eq!(placed.len(), of_engine.len() + 3);
+        let limits = placed.iter().position(|name| name == KeepLimits::NAME).unwrap();
+        assert_eq!(placed[limits + 1], KeepLimits::BEFORE);
+        assert_eq!((&*placed[0], &**placed.last().unwrap()), (WithholdOrders::NAME, TellScans::NAME));
+        assert_eq!(names(&optimizer_rules(once.clone())), placed);
+        let with = |rules| SessionStateBuilder::new().with_physical_optimizer_rules(rules).build();
+        assert!(has_rules(&with(once)) && !has_rules(&with(of_engine)));
+        assert_eq!(names(&optimizer_rules(Vec::new())), [WithholdOrders::NAME, TellScans::NAME]);
     }
 }
