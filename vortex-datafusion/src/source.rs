@@ -315,6 +315,8 @@ impl FileSource for VortexSource {
             ordered: config.preserve_order
                 || !config.output_ordering.is_empty()
                 || config.file_groups.len() == 1,
+            late: std::thread::available_parallelism()
+                .is_ok_and(|processors| config.file_groups.len() >= processors.get()),
             best_rows: Arc::new(
                 best_first.as_ref().and_then(|best| best.rows).map_or_else(BestRows::default, BestRows::new),
             ),

@@ -107,6 +107,12 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// child.
     fn limits(&self) -> Limits;
 
+    /// Whether decoding some of the rows, which follow each other, takes about their share of the time. By default, if that
+    /// holds for all children.
+    fn decodes_in_parts(&self) -> bool {
+        self.children().iter().all(|(_, child)| child.decodes_in_parts())
+    }
+
     /// Decodes all rows into exactly the Arrow type `to`, which must
     /// [present](crate::dtype::arrow::presents) the dtype.
     ///

@@ -137,6 +137,11 @@ impl<V: StoredValues> EncodedArray for ValidRowsArray<V> {
         self.rows.rows.len()
     }
 
+    /// Compressed values are decompressed by the thousand at least.
+    fn decodes_in_parts(&self) -> bool {
+        false
+    }
+
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         self.rows.child.iter().map(|child| ("validity", Arc::clone(child))).collect()
     }

@@ -34,12 +34,17 @@ pub(super) fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Resul
         totals.add_known(&split.known);
         return Ok(Vec::new());
     }
-    let mut batches = Vec::new();
-    for batch in in_halves(rows, &live, MAX_PARTS_HELD, |rows, live| decode_rows(plan, rows, live, have))? {
-        let starts = (0..batch.num_rows()).step_by(plan.batch_size);
-        batches.extend(starts.map(|start| batch.slice(start, plan.batch_size.min(batch.num_rows() - start))));
-    }
-    Ok(batches)
+    let decoded = in_halves(rows, &live, MAX_PARTS_HELD, |rows, live| decode_rows(plan, rows, live, have))?;
+    Ok(in_batches(decoded, plan.batch_size))
+}
+
+/// Cuts batches that have more rows than `batch_size`.
+pub(super) fn in_batches(decoded: Vec<RecordBatch>, batch_size: usize) -> Vec<RecordBatch> {
+    let cut = |batch: RecordBatch| {
+        let rows = batch.num_rows();
+        (0..rows).step_by(batch_size).map(move |start| batch.slice(start, batch_size.min(rows - start)))
+    };
+    decoded.into_iter().flat_map(cut).collect()
 }
 
 fn decode_rows(plan: &Plan, rows: &Range<u64>, live: &Mask, have: &SegmentSet<'_>) -> Result<RecordBatch> {

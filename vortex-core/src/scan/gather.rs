@@ -127,7 +127,7 @@ pub(super) async fn gather(plan: Arc<Plan>, rows: Arc<[u64]>) -> Result<DecodedS
             None => batches.push(batch),
         }
     }
-    Ok(DecodedSplit { batches, leases: Vec::new() })
+    Ok(DecodedSplit { batches, late: Vec::new(), leases: Vec::new() })
 }
 
 async fn gather_batch(plan: &Arc<Plan>, rows: Arc<[u64]>) -> Result<RecordBatch> {

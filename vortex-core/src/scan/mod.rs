@@ -21,6 +21,7 @@ mod filter;
 mod gather;
 mod halves;
 mod known;
+mod late;
 mod plan;
 mod queue;
 mod reader;
@@ -104,6 +105,7 @@ pub struct ScanBuilder {
     limit: Option<u64>,
     batch_size: usize,
     ordered: bool,
+    late: bool,
     best_first: Option<(FieldPath, SortOptions)>,
     best_rows: Option<Arc<BestRows>>,
     extremes: Option<Vec<Arc<Extremes>>>,
@@ -136,6 +138,7 @@ impl ScanBuilder {
             limit: None,
             batch_size: DEFAULT_BATCH_SIZE,
             ordered: true,
+            late: false,
             best_first: None,
             best_rows: None,
             extremes: None,
@@ -254,6 +257,16 @@ impl ScanBuilder {
     #[must_use]
     pub fn with_ordered(mut self, ordered: bool) -> Self {
         self.ordered = ordered;
+        self
+    }
+
+    /// Sets whether rows are decoded where they are taken from the stream, a few batches at a time, instead of ahead by
+    /// tasks. What takes them finds them in the cache of its processor, but nothing else is decoded meanwhile: for
+    /// callers that take the rows of as many scans at once as there are processors. Off by default. Splits of which few
+    /// rows are wanted, or which take about as long to decode in parts as at once, are decoded ahead in any case.
+    #[must_use]
+    pub fn with_late_decoding(mut self, late: bool) -> Self {
+        self.late = late;
         self
     }
 

@@ -71,6 +71,8 @@ pub(super) struct Plan {
     pub(super) limit: Option<u64>,
     pub(super) batch_size: usize,
     pub(super) ordered: bool,
+    /// Whether the caller wants rows to be decoded when it takes them.
+    late: bool,
     /// The order in which the best rows are read first.
     pub(super) best_first: Option<BestFirst>,
     /// Whether statistics may skip rows.
@@ -124,6 +126,12 @@ impl Plan {
     pub(super) fn is_selective(&self) -> bool {
         let has_gaps = || self.rows.iter().count() as u64 > self.split_count();
         !self.conjuncts.is_empty() || self.indices.is_some() || self.excluded.is_some() || has_gaps()
+    }
+
+    /// Whether rows are decoded when they are taken. Of the best rows, few are; row numbers are not stored.
+    pub(super) fn decodes_late(&self) -> bool {
+        let has_columns = !self.projection.is_empty() && !self.numbers_rows;
+        self.late && has_columns && self.best_first.is_none() && self.totals.is_none()
     }
 
     /// Whether the file is on remote storage.
@@ -203,6 +211,7 @@ impl Plan {
             batch_size: scan.batch_size,
             // Best first does not preserve the order of rows.
             ordered: scan.ordered && best_first.is_none(),
+            late: scan.late,
             best_first,
             prune: scan.prune,
             scheduler,

@@ -7,6 +7,7 @@ use arrow::array::{Array as _, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::BatchCoalescer;
 use arrow::datatypes::FieldRef;
 
+use super::late::LatePiece;
 use super::plan::Plan;
 use crate::Result;
 use crate::array::row_bytes::{copied_bytes, max_rows, reserved_bytes};
@@ -22,6 +23,8 @@ const MAX_WAITING_BYTES: u64 = 16 << 20;
 /// Batches that are ready to be returned.
 pub(super) struct Ready {
     batches: VecDeque<RecordBatch>,
+    /// Rows after these batches that are decoded when they are taken; no rows wait to be joined meanwhile.
+    late: VecDeque<LatePiece>,
     /// Joins small batches, if there may be many.
     joining: Option<BatchCoalescer>,
     /// The first batch to be joined, until there is another: often there is none, as for a look-up. It holds about as many
@@ -37,6 +40,7 @@ impl Ready {
         let joins = plan.is_selective() && may_be_joined(plan);
         Self {
             batches: VecDeque::new(),
+            late: VecDeque::new(),
             joining: joins.then(|| BatchCoalescer::new(Arc::clone(&plan.schema), plan.batch_size)),
             first: None,
             waiting_bytes: 0,
@@ -46,7 +50,7 @@ impl Ready {
 
     /// Whether no batch can be returned; rows may still wait to be joined.
     pub(super) fn is_empty(&self) -> bool {
-        self.batches.is_empty()
+        self.batches.is_empty() && self.late.is_empty()
     }
 
     /// Number of rows, including those that wait to be joined.
@@ -54,14 +58,33 @@ impl Ready {
         let ready: usize = self.batches.iter().map(RecordBatch::num_rows).sum();
         let first = self.first.as_ref().map_or(0, RecordBatch::num_rows);
         let waiting = self.joining.as_ref().map_or(0, BatchCoalescer::get_buffered_rows);
-        (ready + first + waiting) as u64
+        let late: usize = self.late.iter().map(LatePiece::len).sum();
+        (ready + first + waiting + late) as u64
     }
 
-    pub(super) fn pop(&mut self) -> Option<RecordBatch> {
-        self.batches.pop_front()
+    /// The next batch, decoded if it was not yet.
+    ///
+    /// # Errors
+    /// If rows cannot be decoded.
+    pub(super) fn pop(&mut self) -> Result<Option<RecordBatch>> {
+        if self.batches.is_empty()
+            && let Some(piece) = self.late.pop_front()
+        {
+            self.batches.extend(piece.decode()?);
+        }
+        Ok(self.batches.pop_front())
     }
 
+    /// Adds rows that are decoded when they are taken.
+    pub(super) fn push_late(&mut self, pieces: Vec<LatePiece>) -> Result<()> {
+        self.finish()?;
+        self.late.extend(pieces);
+        Ok(())
+    }
+
+    /// Adds decoded rows; there are none that are decoded late.
     pub(super) fn push(&mut self, batch: RecordBatch) -> Result<()> {
+        debug_assert!(self.late.is_empty(), "these would come later");
         if self.joining.is_none() {
             self.batches.push_back(batch);
             return Ok(());
@@ -121,6 +144,7 @@ impl Ready {
 
     pub(super) fn clear(&mut self) {
         self.batches.clear();
+        self.late.clear();
         self.first = None;
         self.joining = None;
     }
@@ -177,7 +201,14 @@ mod tests {
     fn joining(column: &ArrayRef) -> Ready {
         let schema = Arc::new(Schema::new(vec![Field::new("c", column.data_type().clone(), true)]));
         let joining = Some(BatchCoalescer::new(schema, 8192));
-        Ready { batches: VecDeque::new(), joining, first: None, waiting_bytes: 0, batch_size: 8192 }
+        Ready {
+            batches: VecDeque::new(),
+            late: VecDeque::new(),
+            joining,
+            first: None,
+            waiting_bytes: 0,
+            batch_size: 8192,
+        }
     }
 
     /// The rows of the batches that come out if batches of this column are pushed ten times.
@@ -187,7 +218,7 @@ mod tests {
             ready.push(RecordBatch::try_from_iter([("c", Arc::clone(column))]).unwrap()).unwrap();
         }
         ready.finish().unwrap();
-        std::iter::from_fn(|| ready.pop()).map(|batch| batch.num_rows()).collect()
+        std::iter::from_fn(|| ready.pop().unwrap()).map(|batch| batch.num_rows()).collect()
     }
 
     #[test]
@@ -228,7 +259,7 @@ mod tests {
                 ready.push(row).unwrap();
             }
             ready.finish().unwrap();
-            let joined = ready.pop().unwrap();
+            let joined = ready.pop().unwrap().unwrap();
             assert_eq!(joined.num_rows(), 2);
             let bytes = joined.get_array_memory_size();
             assert!(bytes < 1000, "{}: {bytes} bytes", column.data_type());
@@ -245,7 +276,7 @@ mod tests {
             ready.push(RecordBatch::try_from_iter([("c", Arc::clone(&column))]).unwrap()).unwrap();
             assert_eq!((ready.row_count(), ready.is_empty()), (rows.len() as u64, true));
             ready.finish().unwrap();
-            let batch = ready.pop().unwrap();
+            let batch = ready.pop().unwrap().unwrap();
             assert_eq!(batch.column(0), &column);
             assert_eq!(address(batch.column(0)) != address(&column), is_copied);
             ready.finish().unwrap();
@@ -260,12 +291,18 @@ mod tests {
             RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options).unwrap()
         };
         let joining = Some(BatchCoalescer::new(Arc::new(Schema::empty()), 8192));
-        let mut ready =
-            Ready { batches: VecDeque::new(), joining, first: None, waiting_bytes: 0, batch_size: 8192 };
+        let mut ready = Ready {
+            batches: VecDeque::new(),
+            late: VecDeque::new(),
+            joining,
+            first: None,
+            waiting_bytes: 0,
+            batch_size: 8192,
+        };
         ready.push(nothing(3)).unwrap();
         ready.push(nothing(4)).unwrap();
         ready.finish().unwrap();
-        let rows: usize = std::iter::from_fn(|| ready.pop()).map(|batch| batch.num_rows()).sum();
+        let rows: usize = std::iter::from_fn(|| ready.pop().unwrap()).map(|batch| batch.num_rows()).sum();
         assert_eq!(rows, 7);
     }
 

@@ -161,7 +161,7 @@ impl Scan {
             }
             // A caller that wants few rows may need no more after these.
             if self.plan.stops_early()
-                && let Some(batch) = self.ready.pop()
+                && let Some(batch) = self.ready.pop()?
             {
                 return Ok(Some(self.hand_out(batch)));
             }
@@ -172,7 +172,7 @@ impl Scan {
                 self.admit()?;
                 self.decode()?;
             }
-            if let Some(batch) = self.ready.pop() {
+            if let Some(batch) = self.ready.pop()? {
                 return Ok(Some(self.hand_out(batch)));
             }
             if self.admission.is_paused() {
@@ -184,7 +184,7 @@ impl Scan {
                 Progress::Decoded(split) => self.keep_decoded(split)?,
                 Progress::Idle => {
                     self.ready.finish()?;
-                    return Ok(self.ready.pop().map(|batch| self.hand_out(batch)));
+                    return Ok(self.ready.pop()?.map(|batch| self.hand_out(batch)));
                 }
             }
             self.has_progressed = true;
@@ -265,6 +265,9 @@ impl Scan {
             self.admission.allow_most();
         }
         split.batches.into_iter().try_for_each(|batch| self.ready.push(batch))?;
+        if !split.late.is_empty() {
+            self.ready.push_late(split.late)?;
+        }
         // A caller that looks for the first rows can tighten the filter with the rows found so far.
         if self.plan.best_first.is_some() || self.ready.row_count() >= self.rows_left {
             self.ready.finish()?;

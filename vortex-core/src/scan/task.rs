@@ -17,6 +17,7 @@ use super::decode::{decode, live_range};
 use super::fetch::{byte_len, fetch, lease, missing_bytes, wait, wanted};
 use super::filter::{Check, Payoffs};
 use super::gather;
+use super::late::{LatePiece, LateRows};
 use super::plan::{Plan, Split};
 use crate::Result;
 use crate::io::{Share, Urgency};
@@ -62,10 +63,12 @@ pub(super) struct Filtered {
     pub(super) leases: Vec<Lease>,
 }
 
-/// A decoded split.
+/// A split whose live rows can be returned.
 pub(super) struct DecodedSplit {
     /// The live rows, in batches of at most the batch size.
     pub(super) batches: Vec<RecordBatch>,
+    /// The live rows instead, if they are decoded when they are taken.
+    pub(super) late: Vec<LatePiece>,
     /// Segments it used.
     pub(super) leases: Vec<Lease>,
 }
@@ -249,7 +252,7 @@ impl Filtered {
             have.add(leases.iter().cloned());
             split.live = payoffs.recheck(&plan, &split, &checks, &have)?;
             if split.live.is_none() {
-                return Ok(DecodedSplit { batches: Vec::new(), leases });
+                return Ok(DecodedSplit { batches: Vec::new(), late: Vec::new(), leases });
             }
             let want = wanted(&have, |have, want| request_projection(&plan, &split, have, want))?;
             single_rows = reads_singly(&plan, &split, &want)?;
@@ -268,8 +271,10 @@ impl Filtered {
         })
         .await?;
         let start = Instant::now();
-        let batches = decode(&plan, &split, &have)?;
+        let late = LateRows::read(&plan, &split, &have)?;
+        let batches = if late.is_some() { Vec::new() } else { decode(&plan, &split, &have)? };
         plan.metrics.decode_nanos.add_since(start);
-        Ok(DecodedSplit { batches, leases: have.leases().cloned().collect() })
+        let late = late.map(LateRows::into_pieces).unwrap_or_default();
+        Ok(DecodedSplit { batches, late, leases: have.leases().cloned().collect() })
     }
 }

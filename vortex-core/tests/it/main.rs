@@ -13,6 +13,7 @@ mod faults;
 mod files;
 mod given;
 mod ipc;
+mod late;
 mod limits;
 mod mutant_reads;
 mod mutants;

@@ -95,6 +95,8 @@ pub(crate) struct OpenerState {
     pub(crate) limit: Option<usize>,
     /// Whether rows must come in the order of the file.
     pub(crate) ordered: bool,
+    /// Whether rows are decoded when they are taken: if there are partitions to keep all processors busy.
+    pub(crate) late: bool,
     pub(crate) best_first: Option<BestFirst>,
     /// The best rows found in the files of the partition.
     pub(crate) best_rows: Arc<BestRows>,
@@ -348,6 +350,7 @@ impl<'a> Adapted<'a> {
             .with_filter(filter)
             .with_batch_size(wanted.batch_size)
             .with_ordered(wanted.ordered)
+            .with_late_decoding(wanted.late)
             .with_pruning(wanted.options.prune);
         if wants_row_numbers(&wanted.projection) {
             scan = scan.with_row_numbers(ROW_NUMBER);
