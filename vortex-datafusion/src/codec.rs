@@ -284,7 +284,7 @@ impl VortexCodec {
             pruning: encode(source.filters.pruning())?,
             options: to_map(source.options()),
             limit: config.limit.map(|limit| limit as u64),
-            preserve_order: config.preserve_order,
+            preserve_order: source.is_ordered(config),
             best_first: source
                 .best_first
                 .as_ref()
@@ -370,11 +370,11 @@ impl Decoding<'_> {
         let limit = scan.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let mut config = FileScanConfigBuilder::from(config)
             .with_limit(limit)
-            // Also keeps files in their partitions: another copy of the plan may run the others.
+            // This keeps files in their partitions: another copy of the plan may run the others.
             .with_preserve_order(true)
             .build();
         if let Some(source) = config.file_source().downcast_ref::<VortexSource>() {
-            let source = source.clone().with_options(options);
+            let source = source.clone().with_options(options).preserving_order(scan.preserve_order);
             let source = match self.aggregation(scan, &table)? {
                 Some(aggregation) => source.aggregated(aggregation),
                 None => source,

@@ -23,13 +23,14 @@ use vortex_core::file::{Footer, VortexFile};
 use vortex_core::io::{is_versioned, object_name};
 
 use crate::convert::{datafusion_error, schema};
-use crate::options::{TableOptions, VortexOptions};
+use crate::options::VortexOptions;
 use crate::orders;
 use crate::reading::Reading;
 use crate::sink::VortexSink;
 use crate::source::VortexSource;
 use crate::statistics::kept::{FileStatistics, LastColumns};
 use crate::statistics::statistics;
+use crate::table_options::TableOptions;
 
 /// File extension, and name of the format in `STORED AS`.
 pub(crate) const EXTENSION: &str = "vortex";

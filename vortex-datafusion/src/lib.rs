@@ -101,6 +101,7 @@ mod sink;
 mod size;
 mod source;
 mod statistics;
+mod table_options;
 #[cfg(feature = "session")]
 mod tables;
 

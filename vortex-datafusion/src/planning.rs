@@ -1,6 +1,5 @@
 //! Plans of scans: of files that a table provider has chosen, or that DataFusion has listed.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use datafusion_common::{Result, Statistics, plan_err};
@@ -19,8 +18,8 @@ use crate::orders;
 use crate::source::VortexSource;
 use crate::statistics::scan::as_stated;
 
-/// Number of sessions that are remembered to have been warned.
-const WARNED: usize = 1024;
+/// Maximum number of sessions that are warned of: a service may create one per query.
+const WARNED: usize = 100;
 
 impl VortexFormat {
     /// Plans a scan of files that a table provider has chosen, such as those of a snapshot of a table format. It reads
@@ -155,9 +154,9 @@ fn check_columns(file: &PartitionedFile, table: &TableSchema) -> Result<()> {
     }
 }
 
-/// Warns once per session: tables work without the optimizer rules, but not all queries.
+/// Warns once per session, of the first sessions: tables work without the optimizer rules, but not all queries.
 fn tell_of_missing_rules(session: &str) {
-    static TOLD: Mutex<Told> = Mutex::new(Told(VecDeque::new()));
+    static TOLD: Mutex<Told> = Mutex::new(Told(Vec::new()));
     let remedy = match cfg!(feature = "session") {
         true => "`register` and `with_vortex` add them, and later changes of the rules remove them",
         false => "the feature `session` has them",
@@ -171,20 +170,17 @@ fn tell_of_missing_rules(session: &str) {
     }
 }
 
-/// The last sessions that were warned. A service may create one per query, and none tells when it ends.
-struct Told(VecDeque<String>);
+/// The sessions that were warned of.
+struct Told(Vec<String>);
 
 impl Told {
-    /// Whether this session has not been warned yet, as far as is remembered; it counts as warned from now on.
+    /// Whether this session is to be warned of, which counts as done from now on.
     fn is_new(&mut self, session: &str) -> bool {
-        if self.0.iter().any(|told| told == session) {
-            return false;
+        let is_new = self.0.len() < WARNED && self.0.iter().all(|told| told != session);
+        if is_new {
+            self.0.push(session.to_owned());
         }
-        if self.0.len() == WARNED {
-            self.0.pop_front();
-        }
-        self.0.push_back(session.to_owned());
-        true
+        is_new
     }
 }
 
@@ -246,12 +242,11 @@ mod tests {
     }
 
     #[test]
-    fn no_more_sessions_are_remembered_than_the_last() {
-        let mut told = Told(VecDeque::new());
-        let is_new: Vec<bool> = (0..WARNED + 5).map(|session| told.is_new(&session.to_string())).collect();
-        assert!(is_new.iter().all(|new| *new));
-        assert_eq!(told.0.len(), WARNED);
-        assert!(!told.is_new("5") && told.is_new("4"));
+    fn a_service_with_a_session_per_query_is_not_warned_of_each() {
+        let mut told = Told(Vec::new());
+        let is_new = (0..WARNED + 5).map(|session| told.is_new(&session.to_string()));
+        assert_eq!(is_new.filter(|new| *new).count(), WARNED);
+        assert!(!told.is_new("5"));
     }
 
     #[cfg(feature = "session")]

@@ -121,6 +121,8 @@ pub struct VortexSource {
     #[cfg_attr(not(feature = "session"), allow(dead_code, reason = "an optimizer rule reads it"))]
     pub(crate) exact_sums: Arc<[usize]>,
     options: VortexOptions,
+    /// Whether rows keep their order, if the configuration of the scan says so for another reason.
+    preserve_order: Option<bool>,
     /// Whether the caller has set the options, so that nothing else changes them.
     has_own_options: bool,
     reading: Reading,
@@ -148,6 +150,7 @@ impl VortexSource {
             best_first: None,
             exact_sums: Arc::default(),
             options: VortexOptions::default(),
+            preserve_order: None,
             has_own_options: false,
             reading: Reading::default(),
             memory: None,
@@ -237,6 +240,18 @@ impl VortexSource {
         Self { ahead: Arc::default(), ..self.clone() }
     }
 
+    /// Sets whether rows keep their order, whatever the configuration of the scan says.
+    #[cfg(feature = "proto")]
+    pub(crate) fn preserving_order(mut self, preserve: bool) -> Self {
+        self.preserve_order = Some(preserve);
+        self
+    }
+
+    /// Whether the rows of a scan keep their order.
+    pub(crate) fn is_ordered(&self, config: &FileScanConfig) -> bool {
+        self.preserve_order.unwrap_or(config.preserve_order)
+    }
+
     /// How files are read.
     pub fn options(&self) -> &VortexOptions {
         &self.options
@@ -312,7 +327,7 @@ impl FileSource for VortexSource {
             batch_size: self.batch_size,
             limit: config.limit,
             // Parallel partitions have no order among them that a plan could rely on.
-            ordered: config.preserve_order
+            ordered: self.is_ordered(config)
                 || !config.output_ordering.is_empty()
                 || config.file_groups.len() == 1,
             late: std::thread::available_parallelism()

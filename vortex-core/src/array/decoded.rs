@@ -67,6 +67,10 @@ impl EncodedArray for Decoded {
         self.limits
     }
 
+    fn decodes_in_parts(&self) -> bool {
+        true
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         present_views(Arc::clone(&self.array), to, &self.limits)
     }

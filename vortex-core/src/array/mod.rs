@@ -107,10 +107,11 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// child.
     fn limits(&self) -> Limits;
 
-    /// Whether decoding some of the rows, which follow each other, takes about their share of the time. By default, if that
-    /// holds for all children.
+    /// Whether decoding a [`slice`](Self::slice) takes about its share of the time. By default, if there are children and
+    /// that holds for all of them.
     fn decodes_in_parts(&self) -> bool {
-        self.children().iter().all(|(_, child)| child.decodes_in_parts())
+        let children = self.children();
+        !children.is_empty() && children.iter().all(|(_, child)| child.decodes_in_parts())
     }
 
     /// Decodes all rows into exactly the Arrow type `to`, which must

@@ -95,6 +95,10 @@ impl EncodedArray for BoolArray {
         self.limits
     }
 
+    fn decodes_in_parts(&self) -> bool {
+        true
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let nulls = self.validity()?.to_nulls(self.len());
         // Arrow counts both bitmaps from the first bit of the values, so that must be bit 0.

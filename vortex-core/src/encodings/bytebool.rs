@@ -79,6 +79,10 @@ impl EncodedArray for ByteBoolArray {
         self.limits
     }
 
+    fn decodes_in_parts(&self) -> bool {
+        true
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         self.limits.decoded_bytes(self.bytes.len().div_ceil(8), 1)?;
         let bits = not_zero(self.bytes.as_slice());

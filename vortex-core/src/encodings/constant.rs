@@ -109,6 +109,10 @@ impl EncodedArray for ConstantArray {
         self.limits
     }
 
+    fn decodes_in_parts(&self) -> bool {
+        true
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let bytes = self.limits.decoded_bytes(self.len, row_bytes(self.value.value(), to))?;
         if has_narrow_offsets(to) && i32::try_from(bytes).is_err() {

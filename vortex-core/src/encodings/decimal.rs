@@ -127,6 +127,10 @@ impl EncodedArray for DecimalArray {
         self.limits
     }
 
+    fn decodes_in_parts(&self) -> bool {
+        true
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         from_unscaled(&self.values, self.validity()?.to_nulls(self.len()), to, &self.limits)
     }

@@ -67,6 +67,10 @@ impl EncodedArray for NullRows {
         self.limits
     }
 
+    fn decodes_in_parts(&self) -> bool {
+        true
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         if to != &DataType::Null {
             self.limits.decoded_bytes(self.len, to.primitive_width().unwrap_or(16))?;

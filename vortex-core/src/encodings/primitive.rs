@@ -83,6 +83,10 @@ impl EncodedArray for PrimitiveArray {
         self.limits
     }
 
+    fn decodes_in_parts(&self) -> bool {
+        true
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         #[cfg(test)]
         super::conformance::leaves::count(&self.values);

@@ -139,6 +139,10 @@ impl EncodedArray for SequenceArray {
         self.limits
     }
 
+    fn decodes_in_parts(&self) -> bool {
+        true
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         self.limits.decoded_bytes(self.len, self.ptype.byte_width())?;
         let values = match_word!(self.ptype, |W| {

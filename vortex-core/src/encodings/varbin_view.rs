@@ -166,6 +166,10 @@ impl EncodedArray for VarBinViewArray {
         self.limits
     }
 
+    fn decodes_in_parts(&self) -> bool {
+        true
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let nulls = self.validity()?.to_nulls(self.len());
         // Other types copy the values, which counts them anyway.

@@ -9,6 +9,7 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use super::decode::{in_batches, live_range};
 use super::halves::{MAX_PARTS_HELD, in_halves};
 use super::plan::{Plan, Split};
+use crate::array::bytes::let_go;
 use crate::array::{EncodedRef, decode_as};
 use crate::error::ResultExt as _;
 use crate::layout::SegmentSet;
@@ -25,6 +26,8 @@ pub(super) struct LateRows {
     plan: Arc<Plan>,
     /// One per projected column.
     columns: Vec<EncodedRef>,
+    /// Whether they may hold the bytes of other rows, too.
+    filtered: bool,
     /// What holds their bytes, until the last piece is decoded.
     _leases: Vec<Lease>,
 }
@@ -49,7 +52,7 @@ impl LateRows {
             Err(error) if matches!(error.root(), Error::LimitExceeded(_)) => Ok(None),
             columns => Ok(columns?.map(|columns| {
                 let _leases = have.leases().cloned().collect();
-                Self { plan: Arc::clone(plan), columns, _leases }
+                Self { plan: Arc::clone(plan), columns, filtered: !live.is_all(), _leases }
             })),
         }
     }
@@ -94,7 +97,10 @@ impl LateRows {
             self.columns.iter().zip(&self.plan.projection).zip(self.plan.schema.fields())
         {
             let _work = Work::begin();
-            let decode = || decode_as(array.slice(rows.clone())?.as_ref(), field.data_type());
+            let decode = || {
+                let decoded = decode_as(array.slice(rows.clone())?.as_ref(), field.data_type())?;
+                Ok(if self.filtered { let_go(decoded) } else { decoded })
+            };
             columns.push(decode().at(|| column.place())?);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));

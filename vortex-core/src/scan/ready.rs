@@ -199,16 +199,13 @@ mod tests {
     use super::*;
 
     fn joining(column: &ArrayRef) -> Ready {
-        let schema = Arc::new(Schema::new(vec![Field::new("c", column.data_type().clone(), true)]));
-        let joining = Some(BatchCoalescer::new(schema, 8192));
-        Ready {
-            batches: VecDeque::new(),
-            late: VecDeque::new(),
-            joining,
-            first: None,
-            waiting_bytes: 0,
-            batch_size: 8192,
-        }
+        joining_of(vec![Field::new("c", column.data_type().clone(), true)])
+    }
+
+    fn joining_of(fields: Vec<Field>) -> Ready {
+        let joining = Some(BatchCoalescer::new(Arc::new(Schema::new(fields)), 8192));
+        let (batches, late) = (VecDeque::new(), VecDeque::new());
+        Ready { batches, late, joining, first: None, waiting_bytes: 0, batch_size: 8192 }
     }
 
     /// The rows of the batches that come out if batches of this column are pushed ten times.
@@ -290,15 +287,7 @@ mod tests {
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
             RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options).unwrap()
         };
-        let joining = Some(BatchCoalescer::new(Arc::new(Schema::empty()), 8192));
-        let mut ready = Ready {
-            batches: VecDeque::new(),
-            late: VecDeque::new(),
-            joining,
-            first: None,
-            waiting_bytes: 0,
-            batch_size: 8192,
-        };
+        let mut ready = joining_of(Vec::new());
         ready.push(nothing(3)).unwrap();
         ready.push(nothing(4)).unwrap();
         ready.finish().unwrap();

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int64Array, ListArray, RecordBatch, StringArray,
+    ArrayRef, AsArray as _, BooleanArray, Decimal128Array, Float64Array, Int64Array, ListArray, RecordBatch,
+    StringArray,
 };
 use arrow::compute::concat_batches;
-use arrow::datatypes::Int32Type;
+use arrow::datatypes::{Int32Type, Int64Type};
 use futures::TryStreamExt as _;
 use vortex_core::expr::{Expr, column};
 use vortex_core::file::OpenOptions;
@@ -90,6 +91,46 @@ async fn a_caller_that_stops_has_only_decoded_what_it_took() {
     stream.try_next().await.unwrap().unwrap();
     drop(stream);
     assert_eq!(metrics.rows_produced.get(), 8192);
+}
+
+#[tokio::test]
+async fn limits_and_scans_without_order_are_served_as_well() {
+    let table = table();
+    let file = opened(written([&table], WriteOptions::new().with_level(Level::Fast)).await).await;
+    let scan = || file.scan().with_projection(["key"]).with_late_decoding(true);
+    let keys = async |scan: vortex_core::scan::ScanBuilder| {
+        let batches: Vec<RecordBatch> = scan.into_stream().unwrap().try_collect().await.unwrap();
+        let keys =
+            batches.iter().flat_map(|batch| batch["key"].as_primitive::<Int64Type>().values().to_vec());
+        keys.collect::<Vec<i64>>()
+    };
+    for limit in [1, 8192, 8193, 100_000] {
+        assert!(keys(scan().with_limit(limit as u64)).await.into_iter().eq(0..limit));
+        let most = scan().with_filter(column("number").not_eq(5)).with_limit(limit as u64);
+        assert_eq!(keys(most).await.len() as i64, limit);
+    }
+    let mut found = keys(scan().with_ordered(false)).await;
+    found.sort_unstable();
+    assert!(found.into_iter().eq(0..ROWS));
+}
+
+#[tokio::test]
+async fn rows_that_were_rejected_are_not_kept_by_those_that_passed() {
+    let long = |row: i64| if row % 5 < 3 { format!("row {row}, short") } else { "rejected ".repeat(40) };
+    let columns: [(&str, ArrayRef); 2] = [
+        ("n", Arc::new(Int64Array::from_iter_values((0..ROWS).map(|row| row % 5)))),
+        ("text", Arc::new(StringArray::from_iter_values((0..ROWS).map(long)))),
+    ];
+    let table = RecordBatch::try_from_iter(columns).unwrap();
+    for level in [Level::Fast, Level::Default] {
+        let file = opened(written([&table], WriteOptions::new().with_level(level)).await).await;
+        let mut bytes = [0, 0];
+        for (late, bytes) in bytes.iter_mut().enumerate() {
+            let batches = rows(&file, Some(column("n").lt(3)), late == 1).await.unwrap();
+            *bytes = batches.iter().map(RecordBatch::get_array_memory_size).sum::<usize>();
+        }
+        assert!(bytes[1] < 60 * ROWS as usize, "{level:?}: {bytes:?}");
+    }
 }
 
 #[tokio::test]

@@ -83,6 +83,10 @@ pub(crate) async fn read_all_ways(bytes: Vec<u8>, random: &mut Random) -> Result
             same(picked, whole, &keep.into(), &file, "row indices")?;
         }
     }
+    let late = rows_of(scan().with_late_decoding(true).with_batch_size(1 + random.below(100))).await?;
+    if let (Ok(whole), Ok(late)) = (&whole, &late) {
+        same(late, whole, &vec![true; whole.num_rows()].into(), &file, "late decoding")?;
+    }
     as_other_types(&file, &rows, &indices, whole.as_ref().ok(), random).await?;
     if let Some(columns) = file.footer().dtype().as_columns() {
         filtered(&file, columns, rows.clone(), whole.as_ref().ok(), random).await?;

@@ -43,7 +43,10 @@ impl PartitionColumns {
             else {
                 return exec_err!("{path}: the folder `{folder}` is not named after the column `{name}`");
             };
-            ScalarValue::try_from_string(value.to_owned(), data_type)
+            // Folders name the day, also of a type that holds milliseconds.
+            let day = (*data_type == DataType::Date64).then_some(&DataType::Date32);
+            ScalarValue::try_from_string(value.to_owned(), day.unwrap_or(data_type))
+                .and_then(|value| value.cast_to(data_type))
                 .map_err(|error: DataFusionError| error.context(format!("{path}: the column `{name}`")))
         });
         values.collect()
@@ -66,6 +69,9 @@ mod tests {
         let found = of.values(&folder.join("x.vortex")).unwrap();
         let day = ScalarValue::Date32(Some(2_932_897));
         assert_eq!(found, [day, ScalarValue::Utf8View(Some("50% of x/y=z".to_owned()))]);
+        let of = columns(&[("day", DataType::Date64)]);
+        let found = of.values(&Path::from("a/t/day=+12000-01-02/x.vortex")).unwrap();
+        assert_eq!(found[0].data_type(), DataType::Date64);
         assert_eq!(columns(&[]).values(&Path::from("a/t/x.vortex")).unwrap(), []);
     }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use datafusion::dataframe::DataFrame;
 use datafusion::prelude::SessionContext;
 use datafusion_catalog::TableProviderFactory as _;
-use datafusion_common::{Result, TableReference, exec_err};
+use datafusion_common::{Result, TableReference, exec_err, plan_err};
 use datafusion_datasource::file_format::format_as_file_type;
 use datafusion_datasource::sink::DataSinkExec;
 use datafusion_expr::LogicalPlanBuilder;
@@ -164,6 +164,11 @@ pub trait VortexDataFrameExt {
 #[async_trait]
 impl VortexDataFrameExt for DataFrame {
     async fn write_vortex(self, path: &str, options: VortexWriteOptions) -> Result<Vec<WrittenFile>> {
+        if options.is_single_file(path)? && options.options().is_some_and(|own| own.target_file_size > 0) {
+            return plan_err!(
+                "{path}: target_file_size cuts rows into the files of a folder, but this is a single file"
+            );
+        }
         let copy = copy(self, path, &options)?;
         let context = Arc::new(copy.task_ctx());
         let plan = copy.create_physical_plan().await?;

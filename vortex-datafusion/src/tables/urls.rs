@@ -186,7 +186,19 @@ async fn files_at(
         Some((extension, (formats, compression))) => {
             let options = compression.map(|name| ("format.compression".to_owned(), name));
             let format = formats.create(state, &options.into_iter().collect())?;
-            let url = if hides_vortex && extension == EXTENSION { visible_files(url)? } else { url };
+            let hides = hides_vortex && extension == EXTENSION;
+            // A pattern leaves out the hidden ones, with which DataFusion compares no name that contains `=`.
+            let unnamed =
+                files.iter().find(|file| file.location.filename().is_some_and(|name| name.contains('=')));
+            if hides && let Some(file) = unnamed {
+                return plan_err!(
+                    "{}: files whose names contain `=` cannot be read beside hidden ones; rename it, or use \
+                     '{}*.{EXTENSION}', which includes hidden files",
+                    file.location,
+                    url
+                );
+            }
+            let url = if hides { visible_files(url)? } else { url };
             // DataFusion compares how names end.
             Ok(Some((url, ListingOptions::new(format).with_file_extension(format!(".{extension}")))))
         }

@@ -154,6 +154,18 @@ async fn the_name_says_whether_there_is_one_file_unless_it_is_told() {
 }
 
 #[tokio::test]
+async fn a_single_file_is_not_cut_into_several() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("one.vortex").display().to_string();
+    let rows = session().sql("SELECT 1 AS n").await.unwrap();
+    let small = VortexOptions::default().with(|options| options.target_file_size = 1000);
+    let options = VortexWriteOptions::new().with_options(small);
+    let refused = rows.write_vortex(&path, options).await.unwrap_err().to_string();
+    assert!(refused.contains("target_file_size"), "{refused}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
 async fn a_name_is_registered_once() {
     let folder = tempfile::tempdir().unwrap();
     let place = format!("{}/", folder.path().display());

@@ -359,6 +359,10 @@ impl EncodedArray for BitPackedArray {
         self.limits
     }
 
+    fn decodes_in_parts(&self) -> bool {
+        true
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let nulls = self.validity()?.to_nulls(self.len);
         let array = match_word!(self.ptype, |W| {

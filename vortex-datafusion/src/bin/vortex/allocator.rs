@@ -12,16 +12,23 @@ const MAX_REUSED: i32 = 32 << 20;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const KEPT: i32 = 32 << 20;
 
-/// Lets the allocator keep freed memory for the next batches; to be called before there are other threads.
+/// Lets the allocator keep freed memory for the next batches, unless the environment sets its thresholds; to be called
+/// before there are other threads.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "the allocator of the C library has no safe interface")]
 pub(crate) fn keep_freed_memory() {
     use nix::libc::{M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, mallopt};
 
-    // SAFETY: `mallopt` takes two numbers, and no other thread allocates meanwhile. If it refuses them, it changes nothing.
-    unsafe {
-        mallopt(M_MMAP_THRESHOLD, MAX_REUSED);
-        mallopt(M_TRIM_THRESHOLD, KEPT);
+    let thresholds = [
+        ("MALLOC_MMAP_THRESHOLD_", M_MMAP_THRESHOLD, MAX_REUSED),
+        ("MALLOC_TRIM_THRESHOLD_", M_TRIM_THRESHOLD, KEPT),
+    ];
+    for (variable, threshold, bytes) in thresholds {
+        if std::env::var_os(variable).is_none() {
+            // SAFETY: `mallopt` takes two numbers, and no other thread allocates meanwhile. If it refuses them, it changes
+            // nothing.
+            unsafe { mallopt(threshold, bytes) };
+        }
     }
 }
 
