@@ -1,6 +1,7 @@
 //! Rows that are decoded when they are taken.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{
     ArrayRef, AsArray as _, BooleanArray, Decimal128Array, Float64Array, Int64Array, ListArray, RecordBatch,
@@ -11,7 +12,7 @@ use arrow::datatypes::{Int32Type, Int64Type};
 use futures::TryStreamExt as _;
 use vortex_core::expr::{Expr, column};
 use vortex_core::file::OpenOptions;
-use vortex_core::io::MemoryFile;
+use vortex_core::io::{MemoryFile, Scheduler};
 use vortex_core::write::WriteOptions;
 use vortex_core::{Error, Level, Limits, VortexFile};
 
@@ -130,6 +131,28 @@ async fn rows_that_were_rejected_are_not_kept_by_those_that_passed() {
             *bytes = batches.iter().map(RecordBatch::get_array_memory_size).sum::<usize>();
         }
         assert!(bytes[1] < 60 * ROWS as usize, "{level:?}: {bytes:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_tiny_budget_changes_no_row_and_reads_zero_at_the_end_of_a_scan_and_of_a_dropped_one() {
+    let table = table();
+    let file = opened(written([&table], WriteOptions::new().with_level(Level::Fast)).await).await;
+    let whole = rows(&file, None, false).await.unwrap();
+    for budget in [1, 1 << 20, 1 << 30] {
+        let scheduler = Scheduler::new(budget);
+        let scan = || file.scan().with_late_decoding(true).with_scheduler(Arc::clone(&scheduler));
+        let found: Vec<RecordBatch> = scan().into_stream().unwrap().try_collect().await.unwrap();
+        let schema = file.schema().unwrap();
+        assert!(concat_batches(&schema, &found).unwrap() == concat_batches(&schema, &whole).unwrap());
+        assert_eq!(scheduler.bytes_in_use(), 0, "{budget}");
+        // The rest of a split waits to be decoded, and others have been read ahead.
+        let mut stream = scan().into_stream().unwrap();
+        stream.try_next().await.unwrap().unwrap();
+        assert!(scheduler.bytes_in_use() > 0, "{budget}");
+        drop(stream);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(scheduler.bytes_in_use(), 0, "{budget}, dropped");
     }
 }
 

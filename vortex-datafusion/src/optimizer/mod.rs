@@ -55,7 +55,7 @@ type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 /// | the last | `vortex_tell_scans` | rules after it may pass filters to scans that drop rows, or make scans give up an order that a merge needs |
 ///
 /// Rules that do not change what operators compute, such as those that divide a plan among machines, may follow the last.
-/// Scans look for all three in the session that plans them, as in a session that is [registered](register).
+/// Scans look for all three in the session that plans them, as in a session that is [registered](crate::register).
 ///
 /// [`register`]: crate::register
 /// [`with_vortex`]: crate::VortexSessionExt::with_vortex

@@ -230,8 +230,9 @@ fn numbered(path: &Path, number: usize) -> Path {
 pub struct WrittenFile {
     /// Its path in the store.
     pub path: Path,
-    /// The values of the partition columns in its rows, in the order of these columns and of their types, as
-    /// `PartitionedFile::with_partition_values` takes them. None is null. Empty without partition columns.
+    /// The values of the partition columns in its rows as its folders name them, in the order of these columns and of their
+    /// types, as `PartitionedFile::with_partition_values` takes them: a `Date64` is the start of its day. None is null. Empty
+    /// without partition columns.
     pub partition_values: Vec<ScalarValue>,
     /// Its row count and size, and its [footer](WriteSummary::footer) with statistics.
     pub summary: Arc<WriteSummary>,
