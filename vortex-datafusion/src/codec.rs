@@ -22,7 +22,9 @@ use datafusion_physical_expr::expressions::Column;
 use datafusion_physical_expr::projection::ProjectionExprs;
 use datafusion_physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion_physical_expr::{LexRequirement, PhysicalExpr, PhysicalSortRequirement};
-use datafusion_physical_plan::ExecutionPlan;
+use datafusion_physical_plan::aggregates::AggregateExec;
+use datafusion_physical_plan::empty::EmptyExec;
+use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use datafusion_proto::physical_plan::from_proto::{
     parse_protobuf_file_scan_config, parse_table_schema_from_proto,
 };
@@ -35,6 +37,7 @@ use prost::Message as _;
 use vortex_core::file::VortexFile;
 
 use crate::aggregation::{Aggregation, Function, Kind};
+use crate::grouping::CodedAggregateExec;
 use crate::options::VortexOptions;
 use crate::pushdown::{BestFirst, Filters};
 use crate::selection::RowSelection;
@@ -99,6 +102,9 @@ struct Node {
     scan: Option<Scan>,
     #[prost(message, optional, tag = "2")]
     sink: Option<Sink>,
+    /// The aggregation whose groups are found by codes, over no rows.
+    #[prost(message, optional, tag = "3")]
+    grouping: Option<protobuf::PhysicalPlanNode>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -195,10 +201,11 @@ impl PhysicalExtensionCodec for VortexCodec {
         let node = Node::decode(message)
             .map_err(|error| exec_datafusion_err!("damaged plan node of vortex-datafusion: {error}"))?;
         let context = Decoding { codec: self, task, converter };
-        match (node.scan, node.sink, inputs) {
-            (Some(scan), None, []) => context.scan(&scan),
-            (None, Some(sink), [input]) => context.sink(&sink, input),
-            (_, _, inputs) => exec_err!("a plan node of vortex-datafusion has {} inputs", inputs.len()),
+        match (node.scan, node.sink, node.grouping, inputs) {
+            (Some(scan), None, None, []) => context.scan(&scan),
+            (None, Some(sink), None, [input]) => context.sink(&sink, input),
+            (None, None, Some(grouping), [input]) => context.grouping(&grouping, input),
+            (_, _, _, inputs) => exec_err!("a plan node of vortex-datafusion has {} inputs", inputs.len()),
         }
     }
 
@@ -219,6 +226,9 @@ impl PhysicalExtensionCodec for VortexCodec {
             .and_then(|exec| Some((exec, exec.sink().downcast_ref::<VortexSink>()?)))
         {
             message.sink = Some(self.sink(exec, sink, converter)?);
+        } else if let Some(exec) = node.downcast_ref::<CodedAggregateExec>() {
+            let nothing = Arc::new(EmptyExec::new(exec.partial().input().schema()));
+            message.grouping = Some(converter.execution_plan_to_proto(&exec.partial_over(nothing)?, self)?);
         } else {
             return not_impl_err!("{} is not a plan node of vortex-datafusion", node.name());
         }
@@ -382,6 +392,21 @@ impl Decoding<'_> {
             config = FileScanConfigBuilder::from(config).with_source(Arc::new(source)).build();
         }
         Ok(DataSourceExec::from_data_source(config))
+    }
+
+    /// An aggregation whose groups are found by codes.
+    fn grouping(
+        &self,
+        grouping: &protobuf::PhysicalPlanNode,
+        input: &Arc<dyn ExecutionPlan>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let context = PhysicalPlanDecodeContext::new(self.task, self.codec);
+        let over_nothing = self.converter.proto_to_execution_plan(grouping, &context)?;
+        let partial = replace_children_if_necessary(over_nothing, vec![Arc::clone(input)])?;
+        match partial.downcast_ref::<AggregateExec>() {
+            Some(partial) => Ok(Arc::new(CodedAggregateExec::try_new(partial.clone())?)),
+            None => exec_err!("damaged plan node of vortex-datafusion: {} is no aggregation", partial.name()),
+        }
     }
 
     /// The aggregation whose states the scan returns.

@@ -83,6 +83,8 @@ mod convert;
 mod format;
 #[cfg(feature = "session")]
 mod functions;
+#[cfg(any(feature = "session", feature = "proto"))]
+mod grouping;
 mod memory;
 mod metrics;
 mod open_table;

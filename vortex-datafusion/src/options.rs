@@ -107,7 +107,8 @@ options! {
         pub projection_pushdown: bool = true,
         /// Compute counts, sums, averages and extremes that are not grouped inside the scan.
         ///
-        /// What statistics of files and zones state need not be read then. On by default.
+        /// What statistics of files and zones state need not be read then. Groups are found by the codes of dictionaries and
+        /// by small integers, if there are few. On by default.
         pub aggregate_pushdown: bool = true,
         /// Skip files and parts of files by statistics.
         ///

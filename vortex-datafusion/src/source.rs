@@ -24,6 +24,7 @@ use datafusion_physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion_physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use datafusion_session::Session;
 use object_store::ObjectStore;
+use vortex_core::file::VortexFile;
 use vortex_core::io::StorageProfile;
 use vortex_core::scan::BestRows;
 
@@ -219,6 +220,31 @@ impl VortexSource {
             best_first: None,
             ..self.changed()
         }
+    }
+
+    /// The columns that it returns; `None` if these are states of an aggregation.
+    #[cfg(feature = "session")]
+    pub(crate) fn projection_of_rows(&self) -> Option<&ProjectionExprs> {
+        self.aggregation.is_none().then_some(&self.projection)
+    }
+
+    /// A source that computes other columns of the same rows.
+    #[cfg(feature = "session")]
+    pub(crate) fn projecting(&self, projection: ProjectionExprs) -> Self {
+        Self { projection, ..self.changed() }
+    }
+
+    /// The number of values in the dictionaries of a column, given its position among those of files; `None` if the file has
+    /// others, or takes parsing.
+    #[cfg(feature = "session")]
+    pub(crate) fn dictionary_values(&self, file: &PartitionedFile, column: usize) -> Option<u64> {
+        let footer = match file.extension::<VortexFile>() {
+            Some(open) => Arc::clone(open.footer()),
+            None => self.reading.hint(&file.object_meta)?,
+        };
+        let name = self.table.file_schema().field(column).name();
+        let at = footer.dtype().as_columns()?.position(name)?;
+        footer.column_layout(at).ok()?.dictionary_values()
     }
 
     /// The aggregation that it computes, if any, and the source without it, which reads all columns.

@@ -111,6 +111,10 @@ impl Layout for ChunkedLayout {
         Ok(Some(Arc::new(ChunkedLayout::try_new(dtype, fields)?)))
     }
 
+    fn dictionary_values(&self) -> Option<u64> {
+        self.chunks.iter().try_fold(0u64, |all, chunk| all.checked_add(chunk.dictionary_values()?))
+    }
+
     fn takes_rounds(&self) -> Result<bool> {
         any_takes_rounds(self.chunks.iter().cloned().map(Ok))
     }

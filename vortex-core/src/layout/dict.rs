@@ -95,6 +95,10 @@ impl Layout for DictLayout {
         Ok(vec![("values".into(), Arc::clone(&self.values)), ("codes".into(), Arc::clone(&self.codes))])
     }
 
+    fn dictionary_values(&self) -> Option<u64> {
+        Some(self.values.row_count())
+    }
+
     fn request(&self, rows: &Range<u64>, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
         if rows.is_empty() {
             return Ok(());
@@ -155,7 +159,8 @@ mod tests {
 
     #[test]
     fn more_values_than_32_bits_can_address_are_refused() {
-        assert_eq!(load(u32::MAX.into()).unwrap().row_count(), 10);
+        let most = load(u32::MAX.into()).unwrap();
+        assert_eq!((most.row_count(), most.dictionary_values()), (10, Some(u32::MAX.into())));
         let error = load(1 << 32).unwrap_err().to_string();
         assert!(error.contains("vortex.dict: limit exceeded: 4294967296 values of a dictionary"), "{error}");
     }

@@ -49,6 +49,10 @@ impl Layout for MaskedLayout {
         Ok(self.field.field(at)?.map(|inner| layout(inner, Arc::clone(&self.validity))))
     }
 
+    fn dictionary_values(&self) -> Option<u64> {
+        self.field.dictionary_values()
+    }
+
     fn takes_rounds(&self) -> Result<bool> {
         self.field.takes_rounds()
     }

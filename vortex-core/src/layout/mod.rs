@@ -71,6 +71,12 @@ pub trait Layout: Debug + Send + Sync + 'static {
         Ok(None)
     }
 
+    /// The number of values in the dictionaries that rows refer to, if all of them do: there are at most so many different
+    /// ones.
+    fn dictionary_values(&self) -> Option<u64> {
+        None
+    }
+
     /// Whether some segments become known only once others are available, as those of list elements do. Asked only
     /// if the type has lists.
     ///

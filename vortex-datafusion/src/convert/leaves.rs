@@ -10,11 +10,11 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{FieldRef, Fields, Schema, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Fields, Schema, SchemaRef};
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{HashMap, Result};
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::expressions::{Column, LambdaVariable};
+use datafusion_physical_expr::expressions::{CastExpr, Column, LambdaVariable};
 use vortex_core::expr::FieldPath;
 
 use super::Translator;
@@ -27,7 +27,7 @@ const BEHIND_COLUMNS: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Leaves {
     paths: Vec<FieldPath>,
-    positions: HashMap<FieldPath, usize>,
+    positions: HashMap<(FieldPath, DataType), usize>,
     fields: Vec<FieldRef>,
 }
 
@@ -46,7 +46,7 @@ impl Leaves {
                 let at = variable.index() + BEHIND_COLUMNS;
                 return Ok(Transformed::yes(Arc::new(LambdaVariable::new(at, Arc::clone(variable.field())))));
             }
-            let Some((path, field)) = file.field(&node)? else { return Ok(Transformed::no(node)) };
+            let Some((path, field)) = decoded(&node, file)? else { return Ok(Transformed::no(node)) };
             let at = self.add(path, &field);
             let leaf: Arc<dyn PhysicalExpr> = Arc::new(Column::new(self.fields[at].name(), at));
             Ok(Transformed::new(leaf, true, TreeNodeRecursion::Jump))
@@ -55,15 +55,17 @@ impl Leaves {
     }
 
     fn add(&mut self, path: FieldPath, field: &FieldRef) -> usize {
-        if let Some(at) = self.positions.get(&path) {
+        let leaf = (path, field.data_type().clone());
+        if let Some(at) = self.positions.get(&leaf) {
             return *at;
         }
+        let path = leaf.0.clone();
         self.fields.push(match path.names() {
             [] | [_] => Arc::clone(field),
             _ => Arc::new(field.as_ref().clone().with_name(path.to_string())),
         });
         let at = self.paths.len();
-        self.positions.insert(path.clone(), at);
+        self.positions.insert(leaf, at);
         self.paths.push(path);
         at
     }
@@ -79,9 +81,23 @@ impl Leaves {
     }
 }
 
+/// The column or struct field that is decoded for `node`, and how: also of one that is cast to a dictionary of its values,
+/// since it may be stored as one.
+fn decoded(node: &Arc<dyn PhysicalExpr>, file: &Translator) -> Result<Option<(FieldPath, FieldRef)>> {
+    let Some(cast) = node.downcast_ref::<CastExpr>() else { return file.field(node) };
+    let DataType::Dictionary(_, values) = cast.cast_type() else { return Ok(None) };
+    let Some((path, field)) = file.field(cast.expr())? else { return Ok(None) };
+    let from = match field.data_type() {
+        DataType::Dictionary(_, from) => from,
+        plain => plain,
+    };
+    let packed = || Arc::new(field.as_ref().clone().with_data_type(cast.cast_type().clone()));
+    Ok((from == values.as_ref()).then(|| (path, packed())))
+}
+
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::{DataType, Field};
+    use arrow::datatypes::Field;
     use datafusion_expr::Operator;
     use datafusion_physical_expr::expressions::BinaryExpr;
 

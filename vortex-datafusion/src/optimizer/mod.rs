@@ -12,7 +12,9 @@
 //! | [`TellScans`], after all others | tells scans what the plan relies on, and which filters are wrong | `tell_scans.rs` |
 //! | | answers sums, minima and maxima | `exact_statistics.rs` |
 //! | | lets scans compute aggregations | `pushed_aggregates.rs` |
+//! | | finds groups by codes | `coded_groups.rs` |
 
+mod coded_groups;
 mod exact_statistics;
 mod limited_scans;
 mod misdirected_filters;

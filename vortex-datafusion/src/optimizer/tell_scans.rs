@@ -56,7 +56,7 @@ use datafusion_physical_plan::sorts::sort_preserving_merge::SortPreservingMergeE
 use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use super::misdirected_filters::{Names, misdirects, names_below, names_of, release};
-use super::{exact_statistics, pushed_aggregates};
+use super::{coded_groups, exact_statistics, pushed_aggregates};
 use crate::selection::RowSelection;
 use crate::source::{BestWanted, VortexSource};
 
@@ -193,7 +193,8 @@ fn tell(
     let below = above.below(node.as_ref());
     let children = node.children().into_iter().map(|child| tell(Arc::clone(child), config, &below));
     let children = children.collect::<Result<_>>()?;
-    replace_children_if_necessary(node, children)
+    let node = replace_children_if_necessary(node, children)?;
+    Ok(coded_groups::push(&node)?.unwrap_or(node))
 }
 
 /// The scan, if it is one of Vortex files and there is anything to tell.

@@ -53,6 +53,17 @@ impl FooterCache {
         self.entry(store, &meta.location).is_some_and(|entry| same_version(&entry.meta, meta))
     }
 
+    /// The footer of exactly this version at this place in any store, if it is parsed; of an object that shares its path
+    /// with one of another store, perhaps none.
+    #[cfg(feature = "session")]
+    pub(crate) fn parsed(&self, meta: &ObjectMeta) -> Option<Arc<Footer>> {
+        let entry = self.cache.get(&meta.location).filter(|entry| same_version(&entry.meta, meta))?;
+        match &entry.file_metadata.as_any().downcast_ref::<CachedFooter>()?.form {
+            Form::Parsed(footer) => Some(Arc::clone(footer)),
+            Form::Stored { .. } => None,
+        }
+    }
+
     /// The footer of exactly this version. With `verify`, it must verify the checksums that it has.
     pub(crate) fn get(&self, store: StoreId, meta: &ObjectMeta, verify: bool) -> Option<Arc<Footer>> {
         let entry = self.entry(store, &meta.location)?;

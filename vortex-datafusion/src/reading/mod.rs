@@ -18,6 +18,8 @@ use object_store::{ObjectMeta, ObjectStore};
 #[cfg(feature = "session")]
 use vortex_core::Error;
 use vortex_core::Limits;
+#[cfg(feature = "session")]
+use vortex_core::file::Footer;
 use vortex_core::file::{OpenOptions, VortexFile};
 #[cfg(feature = "session")]
 use vortex_core::io::StorageProfile;
@@ -157,6 +159,12 @@ impl Reading {
             footers.put(store, meta, Arc::clone(file.footer()));
         }
         Ok(file)
+    }
+
+    /// A footer for planning, of whichever store has this version at this place; `None` if that takes parsing.
+    #[cfg(feature = "session")]
+    pub(crate) fn hint(&self, meta: &ObjectMeta) -> Option<Arc<Footer>> {
+        self.footers.as_ref()?.parsed(meta)
     }
 
     /// Whether the footer of exactly this version is cached.

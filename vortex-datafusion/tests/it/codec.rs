@@ -45,6 +45,7 @@ async fn scans_come_back_with_filters_projections_limits_and_options() {
         "SELECT count(*) FROM t WHERE upper(l_shipmode) = 'AIR'",
         "SELECT count(l_comment) FROM t LIMIT 5",
         "SELECT l_orderkey, l_extendedprice FROM t ORDER BY 2 DESC, 1 LIMIT 7",
+        "SELECT l_returnflag, l_linenumber, count(*), avg(l_quantity) FROM t GROUP BY 1, 2 ORDER BY 1, 2",
         "SELECT count(*), count(l_comment), sum(l_linenumber), avg(l_orderkey), max(l_shipdate) FROM t WHERE l_orderkey > 700",
     ] {
         let plan = physical(&context, sql).await;

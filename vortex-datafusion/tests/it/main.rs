@@ -12,6 +12,7 @@ mod expressions;
 mod files;
 mod frames;
 mod globs;
+mod grouped;
 mod many_files;
 mod metadata;
 mod metrics;

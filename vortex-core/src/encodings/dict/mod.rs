@@ -202,7 +202,10 @@ impl EncodedArray for DictArray {
             });
             // If there are more values than keys can address, those in use may still fit: a cast handles that.
             if self.values.array.len() as u128 <= capacity {
-                return self.decode_dictionary(key, value);
+                return match self.values.are_few(self.codes.len(), value) {
+                    true => self.decode_few(to),
+                    false => self.decode_dictionary(key, value),
+                };
             }
         }
         if let Some(runs) = self.runs()? {

@@ -4,7 +4,7 @@ use arrow::array::{
     BooleanArray, Float64Array, Int32Array, Int64Array, ListArray, StringViewArray, UInt8Array,
 };
 use arrow::buffer::BooleanBuffer;
-use arrow::datatypes::{ArrowNativeType, Int32Type, Int64Type};
+use arrow::datatypes::{ArrowNativeType, Int32Type, Int64Type, UInt32Type};
 
 use super::*;
 use crate::array::build::Tree;
@@ -134,6 +134,15 @@ fn few_rows_do_not_decode_a_large_dictionary() {
     let array = DictArray::try_new(keys, Arc::clone(&values), Limits::default()).unwrap();
     let decoded = array.decode(&DataType::Int32).unwrap();
     assert_eq!(decoded.as_primitive::<Int32Type>().values(), &[9_999, 0, 5]);
+    assert!(values.remembered(&DataType::Int32).is_none());
+
+    let packed = DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Int32));
+    let decoded = array.decode(&packed).unwrap();
+    assert_eq!(decoded.as_dictionary::<UInt32Type>().values().len(), 3);
+    assert_eq!(
+        &arrow::compute::cast(&decoded, &DataType::Int32).unwrap(),
+        &array.decode(&DataType::Int32).unwrap()
+    );
     assert!(values.remembered(&DataType::Int32).is_none());
 
     let keys: ArrayRef = Arc::new(UInt32Array::from(vec![Some(9_999), None, Some(5)]));

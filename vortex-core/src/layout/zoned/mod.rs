@@ -172,6 +172,10 @@ impl Layout for ZonedLayout {
         self.data.field(at)
     }
 
+    fn dictionary_values(&self) -> Option<u64> {
+        self.data.dictionary_values()
+    }
+
     fn request(&self, rows: &Range<u64>, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
         self.data.request(rows, have, want)
     }

@@ -1,0 +1,190 @@
+//! Partial aggregations whose groups are found by codes, see `grouping`.
+//!
+//! Only where that pays for sure: directly above a scan, and if statistics, and the dictionaries of one of the first files,
+//! tell that there are few groups.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion_common::tree_node::{TreeNode as _, TreeNodeRecursion};
+use datafusion_common::{Result, ScalarValue};
+use datafusion_datasource::file::FileSource as _;
+use datafusion_datasource::file_groups::FileGroup;
+use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
+use datafusion_datasource::source::DataSourceExec;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::{CastExpr, Column};
+use datafusion_physical_expr::projection::{ProjectionExpr, ProjectionExprs};
+use datafusion_physical_plan::ExecutionPlan;
+use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
+
+use crate::grouping::{CodedAggregateExec, MAX_CODES, coded, has_distances, values_of};
+use crate::source::VortexSource;
+
+/// The number of files of which one has to tell how many values the dictionaries of a column have.
+const FILES_ASKED: usize = 8;
+
+/// The aggregation with groups that are found by codes; `None` if there may be too many of them.
+pub(super) fn push(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(aggregate) = node.downcast_ref::<AggregateExec>() else { return Ok(None) };
+    let Some((config, source)) = scan_of(aggregate.input()) else { return Ok(None) };
+    let Some(outputs) = source.projection_of_rows().filter(|_| source.options().aggregate_pushdown) else {
+        return Ok(None);
+    };
+    let of_rows = match aggregate.mode() {
+        AggregateMode::Partial => aggregate.clone(),
+        AggregateMode::Single => in_mode(AggregateMode::Partial, aggregate, Arc::clone(aggregate.input()))?,
+        _ => return Ok(None),
+    };
+    if !CodedAggregateExec::accepts(&of_rows) {
+        return Ok(None);
+    }
+    let Some(keys) = coded_keys(&of_rows, config, source, outputs) else { return Ok(None) };
+    let scan = match keys.iter().any(|key| key.packed.is_some()) {
+        true => with_dictionaries(&keys, config, source, outputs),
+        false => Arc::clone(of_rows.input()),
+    };
+    let exprs = of_rows.group_expr().expr().iter().zip(&keys).map(|((expr, name), key)| {
+        let expr = match &key.packed {
+            Some((_, key)) => Arc::new(CastExpr::new(Arc::clone(expr), key.clone(), None)),
+            None => Arc::clone(expr),
+        };
+        (expr, name.clone())
+    });
+    let input = scan.schema();
+    let partial = AggregateExec::try_new(
+        AggregateMode::Partial,
+        PhysicalGroupBy::new_single(exprs.collect()),
+        of_rows.aggr_expr().to_vec(),
+        of_rows.filter_expr().to_vec(),
+        scan,
+        input,
+    )?;
+    if partial.schema() != of_rows.schema() || !CodedAggregateExec::accepts(&partial) {
+        return Ok(None);
+    }
+    let coded: Arc<dyn ExecutionPlan> = Arc::new(CodedAggregateExec::try_new(partial)?);
+    Ok(Some(match aggregate.mode() {
+        AggregateMode::Single => Arc::new(in_mode(AggregateMode::Final, aggregate, coded)?),
+        _ => coded,
+    }))
+}
+
+fn scan_of(node: &Arc<dyn ExecutionPlan>) -> Option<(&FileScanConfig, &VortexSource)> {
+    node.downcast_ref::<DataSourceExec>()?.downcast_to_file_source()
+}
+
+/// A part of an aggregation that was to be computed at once.
+fn in_mode(
+    mode: AggregateMode,
+    whole: &AggregateExec,
+    input: Arc<dyn ExecutionPlan>,
+) -> Result<AggregateExec> {
+    let keys = match mode {
+        AggregateMode::Final => whole.group_expr().as_final(),
+        _ => whole.group_expr().clone(),
+    };
+    let functions = whole.aggr_expr().to_vec();
+    AggregateExec::try_new(mode, keys, functions, whole.filter_expr().to_vec(), input, whole.input_schema())
+}
+
+/// A key that has codes.
+struct CodedKey {
+    /// The output of the scan that is to be a dictionary, and the type of the key.
+    packed: Option<(usize, DataType)>,
+    /// How many codes there may be.
+    count: usize,
+}
+
+/// How the codes of all keys are found; `None` if there may be too many.
+fn coded_keys(
+    aggregate: &AggregateExec,
+    config: &FileScanConfig,
+    source: &VortexSource,
+    outputs: &ProjectionExprs,
+) -> Option<Vec<CodedKey>> {
+    let read_by_functions = read_by_functions(aggregate)?;
+    let key = |expr: &Arc<dyn PhysicalExpr>| {
+        let at = expr.downcast_ref::<Column>()?.index();
+        let column = outputs.iter().nth(at)?.expr.downcast_ref::<Column>()?.index();
+        let data_type = source.table_schema().table_schema().field(column).data_type();
+        let nulls = 1usize;
+        if *data_type == DataType::Boolean {
+            return Some(CodedKey { packed: None, count: 2 + nulls });
+        }
+        if has_distances(data_type) {
+            let distances = distances(config, column)?.checked_next_power_of_two()?;
+            return Some(CodedKey { packed: None, count: distances.checked_add(nulls)? });
+        }
+        if !is_text(values_of(data_type)) || read_by_functions.contains(&at) {
+            return None;
+        }
+        let count = match column < source.table_schema().file_schema().fields().len() {
+            true => {
+                let mut files = config.file_groups.iter().flat_map(FileGroup::iter).take(FILES_ASKED);
+                files.find_map(|file| source.dictionary_values(file, column))?
+            }
+            // One for each file.
+            false => 1,
+        };
+        let count = usize::try_from(count).ok()?.checked_add(nulls)?;
+        Some(CodedKey { packed: Some((at, data_type.clone())), count })
+    };
+    let keys = aggregate.group_expr().expr().iter().map(|(expr, _)| key(expr));
+    let keys: Vec<CodedKey> = keys.collect::<Option<_>>()?;
+    let count = keys.iter().try_fold(1usize, |all, key| all.checked_mul(key.count))?;
+    (count <= MAX_CODES).then_some(keys)
+}
+
+/// The columns that functions and their filters read.
+fn read_by_functions(aggregate: &AggregateExec) -> Option<Vec<usize>> {
+    let arguments = aggregate.aggr_expr().iter().flat_map(|function| function.expressions());
+    let filters = aggregate.filter_expr().iter().flatten().cloned();
+    let mut read = Vec::new();
+    for expr in arguments.chain(filters) {
+        expr.apply(|node| {
+            read.extend(node.downcast_ref::<Column>().map(Column::index));
+            Ok(TreeNodeRecursion::Continue)
+        })
+        .ok()?;
+    }
+    Some(read)
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    data_type.is_string()
+        || matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
+}
+
+/// How many integers there are between the bounds of a column.
+fn distances(config: &FileScanConfig, column: usize) -> Option<usize> {
+    let known = config.statistics();
+    let known = known.column_statistics.get(column)?;
+    let integer = |value: &ScalarValue| match value.cast_to(&DataType::Int64) {
+        Ok(ScalarValue::Int64(value)) => value,
+        _ => None,
+    };
+    let (first, last) = (integer(known.min_value.get_value()?)?, integer(known.max_value.get_value()?)?);
+    usize::try_from(last.checked_sub(first)?).ok()?.checked_add(1)
+}
+
+/// The scan, with dictionaries of the texts that are keys.
+fn with_dictionaries(
+    keys: &[CodedKey],
+    config: &FileScanConfig,
+    source: &VortexSource,
+    outputs: &ProjectionExprs,
+) -> Arc<dyn ExecutionPlan> {
+    let packed =
+        |at: usize| keys.iter().filter_map(|key| key.packed.as_ref()).find(|(packed, _)| *packed == at);
+    let outputs = outputs.iter().enumerate().map(|(at, output)| match packed(at) {
+        Some((_, key)) => {
+            let cast = CastExpr::new(Arc::clone(&output.expr), coded(values_of(key)), None);
+            ProjectionExpr::new(Arc::new(cast), output.alias.clone())
+        }
+        None => output.clone(),
+    });
+    let source = source.projecting(ProjectionExprs::new(outputs));
+    let config = FileScanConfigBuilder::from(config.clone()).with_source(Arc::new(source)).build();
+    DataSourceExec::from_data_source(config)
+}

@@ -1,0 +1,184 @@
+//! Aggregations whose groups are found by codes.
+
+use std::sync::Arc;
+
+use arrow::array::AsArray as _;
+use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::physical_plan::collect;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use tempfile::TempDir;
+use vortex_core::VortexFile;
+use vortex_datafusion::{VortexContextExt as _, VortexReadOptions, VortexTable};
+
+use crate::files::{copy, create, physical, plan, run, session, session_with, show};
+
+/// Rows of which some columns have few values: `text`, some of it long, `few`, `flag` and `day`; and `n`, `x`.
+const ROWS: &str = "SELECT value AS n, value * 0.5 AS x, \
+     CASE WHEN value % 11 = 3 THEN NULL ELSE 'a text of the kind ' || (value % 7) END AS text, \
+     nullif(CAST(value * 7919 % 23 AS SMALLINT), 4) AS few, \
+     nullif(value % 3, 0) = 1 AS flag, \
+     CAST('2026-01-01' AS DATE) + CAST(value % 31 AS INT) AS day";
+
+fn is_coded(plan: &str) -> bool {
+    plan.contains("CodedAggregateExec")
+}
+
+/// The answer with groups that are found by codes, which must be the same without.
+async fn answer(context: &SessionContext, sql: &str) -> String {
+    assert!(is_coded(&plan(context, sql).await), "{}", plan(context, sql).await);
+    let coded = show(context, sql).await;
+    run(context, "SET vortex.aggregate_pushdown = false").await;
+    assert!(!is_coded(&plan(context, sql).await));
+    assert_eq!(coded, show(context, sql).await, "{sql}");
+    run(context, "SET vortex.aggregate_pushdown = true").await;
+    coded
+}
+
+/// A table of files with different dictionaries: columns of several chunks share one.
+async fn table(context: &SessionContext) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (file, first) in [("a", 0), ("b", 150_000)] {
+        let rows = format!("{ROWS} FROM generate_series({first}, {})", first + 149_999);
+        copy(context, &rows, format!("{}/{file}.vortex", folder.path().display())).await;
+    }
+    create(context, "t", format!("{}/", folder.path().display())).await;
+    folder
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_of_text_integers_dates_and_booleans_are_found_by_codes() {
+    for partitions in [1, 4] {
+        let context = session_with(SessionConfig::new().with_target_partitions(partitions));
+        let _folder = table(&context).await;
+        for keys in ["text", "few", "flag", "day", "text, flag", "flag, few, text", "few, day"] {
+            let functions = "count(*), count(n), sum(n), avg(n), min(n), sum(x), avg(x), max(upper(substr('abcdefghi', \
+                 CAST(n % 9 AS INT)))), bool_or(n % 1000 = 3), sum(n) FILTER (WHERE n % 2 = 0)";
+            answer(&context, &format!("SELECT {keys}, {functions} FROM t GROUP BY {keys} ORDER BY {keys}"))
+                .await;
+            let filtered =
+                "count(*), sum(n) FROM t WHERE n % 4 = 1 AND (text LIKE '%3' OR text IS NULL OR few > 9)";
+            let found =
+                answer(&context, &format!("SELECT {keys}, {filtered} GROUP BY {keys} ORDER BY {keys}")).await;
+            assert!(found.lines().count() > 5, "{found}");
+            answer(&context, &format!("SELECT DISTINCT {keys} FROM t ORDER BY {keys}")).await;
+            let none =
+                answer(&context, &format!("SELECT {keys}, count(*) FROM t WHERE n < 0 GROUP BY {keys}"))
+                    .await;
+            assert_eq!(none.lines().count(), 4, "{none}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn floats_are_added_in_the_order_of_rows() {
+    let context = session_with(SessionConfig::new().with_target_partitions(1));
+    let _folder = table(&context).await;
+    let functions = "sum(x / 7), avg(x / 7), stddev(x / 7), corr(x, n % 7)";
+    answer(&context, &format!("SELECT text, few, {functions} FROM t GROUP BY text, few")).await;
+}
+
+#[tokio::test]
+async fn keys_that_functions_read_too_or_that_have_many_values_are_not_coded() {
+    let context = session();
+    let _folder = table(&context).await;
+    for sql in [
+        "SELECT text, max(text) FROM t GROUP BY text",
+        "SELECT text, count(*) FILTER (WHERE text LIKE '%3') FROM t GROUP BY text",
+        "SELECT n, count(*) FROM t GROUP BY n",
+        "SELECT x, count(*) FROM t GROUP BY x",
+        "SELECT text, few, count(*) FROM t GROUP BY ROLLUP (text, few)",
+        "SELECT upper(text), count(*) FROM t GROUP BY 1",
+        "SELECT text, array_agg(n ORDER BY n) FROM t GROUP BY text",
+        "SELECT text FROM t GROUP BY text LIMIT 3",
+    ] {
+        assert!(!is_coded(&plan(&context, sql).await), "{sql}");
+        show(&context, sql).await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_whose_keys_have_many_values_is_grouped_as_well() {
+    let (context, folder) = (session(), tempfile::tempdir().unwrap());
+    let at = |name: &str| format!("{}/{name}.vortex", folder.path().display());
+    copy(&context, &format!("{ROWS} FROM generate_series(1, 150000)"), at("a")).await;
+    let many = "SELECT value AS n, 'text ' || value AS text, CAST(value - 20000 AS SMALLINT) AS few \
+         FROM generate_series(1, 30000)";
+    copy(&context, many, at("b")).await;
+    // Another type, and a file without the column.
+    copy(&context, "SELECT value AS n, CAST('a' AS BYTEA) AS text FROM generate_series(1, 30)", at("c"))
+        .await;
+    copy(&context, "SELECT value AS n FROM generate_series(1, 30)", at("d")).await;
+    let create = format!(
+        "CREATE EXTERNAL TABLE t (n BIGINT, text VARCHAR, few SMALLINT) STORED AS VORTEX LOCATION '{}/'",
+        folder.path().display()
+    );
+    run(&context, &create).await;
+    let found = answer(&context, "SELECT text, count(*), sum(n) FROM t GROUP BY text ORDER BY text").await;
+    assert_eq!(found.lines().count(), 4 + 30_000 + 9, "{}", &found[..500]);
+}
+
+#[tokio::test]
+async fn partition_columns_and_open_files_have_codes() {
+    let (context, folder) = (session(), tempfile::tempdir().unwrap());
+    for day in ["x", "y"] {
+        let place = format!("{}/p={day}/a.vortex", folder.path().display());
+        copy(&context, &format!("{ROWS} FROM generate_series(1, 150000)"), &place).await;
+    }
+    let place = folder.path().display();
+    run(
+        &context,
+        &format!("CREATE EXTERNAL TABLE t STORED AS VORTEX PARTITIONED BY (p) LOCATION '{place}/'"),
+    )
+    .await;
+    for keys in ["p", "p, text", "few, p"] {
+        answer(&context, &format!("SELECT {keys}, count(*), sum(n) FROM t GROUP BY {keys} ORDER BY {keys}"))
+            .await;
+    }
+    let open = VortexFile::open_path(format!("{place}/p=x/a.vortex")).await.unwrap();
+    context.register_table("open", Arc::new(VortexTable::try_new(vec![open]).unwrap())).unwrap();
+    answer(&context, "SELECT text, avg(n) FROM open GROUP BY text ORDER BY text").await;
+}
+
+#[tokio::test]
+async fn keys_have_the_type_of_the_table() {
+    let (context, folder) = (session(), tempfile::tempdir().unwrap());
+    let place = format!("{}/a.vortex", folder.path().display());
+    copy(&context, &format!("{ROWS} FROM generate_series(1, 150000)"), &place).await;
+    let packed = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+    for data_type in [DataType::Utf8, DataType::LargeUtf8, DataType::Utf8View, DataType::Binary, packed] {
+        let fields =
+            vec![Field::new("text", data_type.clone(), true), Field::new("n", DataType::Int32, true)];
+        let told = VortexReadOptions::new().with_schema(Arc::new(Schema::new(fields)));
+        let context = session();
+        context.register_vortex_with("t", &[&place], told).await.unwrap();
+        let sql = "SELECT text, sum(n), arrow_typeof(text) FROM t GROUP BY text ORDER BY 2";
+        let found = answer(&context, sql).await;
+        assert!(found.contains(&data_type.to_string()), "{found}");
+    }
+}
+
+#[tokio::test]
+async fn groups_begin_anew_when_there_is_no_memory_for_more() {
+    let context = session();
+    let _folder = table(&context).await;
+    let plan = physical(&context, "SELECT text, count(*) FROM t GROUP BY text").await;
+    let mut coded = &plan;
+    while coded.name() != "CodedAggregateExec" {
+        coded = coded.children().into_iter().next().expect("groups are found by codes");
+    }
+    let states = |task: Arc<TaskContext>| async {
+        let states = collect(Arc::clone(coded), task).await.unwrap();
+        let counts = states.iter().flat_map(|states| states.column(1).as_primitive::<Int64Type>().values());
+        (counts.clone().count(), counts.sum::<i64>())
+    };
+    let (groups, rows) = states(context.task_ctx()).await;
+    assert!(rows == 300_000 && groups <= 8 * 4, "{groups}");
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1));
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool)).build_arc().unwrap();
+    let (groups, rows) = states(Arc::new(TaskContext::default().with_runtime(runtime))).await;
+    assert!(rows == 300_000 && groups > 8 * 4, "{groups}");
+    assert_eq!(pool.reserved(), 0);
+}
