@@ -22,12 +22,14 @@ use std::sync::Arc;
 
 use arrow::datatypes::Schema;
 use datafusion_common::tree_node::TreeNodeRecursion;
-use datafusion_common::{Result, internal_err};
+use datafusion_common::{Result, Statistics, internal_err};
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::CastExpr;
 use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion_physical_plan::execution_plan::CardinalityEffect;
 use datafusion_physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion_physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, InputOrderMode, PlanProperties,
@@ -83,6 +85,7 @@ impl CodedAggregateExec {
     ///
     /// # Errors
     /// If the input has other columns.
+    #[cfg(feature = "proto")]
     pub(crate) fn partial_over(&self, input: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         replace_children_if_necessary(Arc::clone(&self.partial), vec![input])
     }
@@ -151,5 +154,21 @@ impl ExecutionPlan for CodedAggregateExec {
 
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        self.partial.child_stats_requests(partition)
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        input: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        self.partial.statistics_from_inputs(input, args)
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        self.partial.cardinality_effect()
     }
 }
