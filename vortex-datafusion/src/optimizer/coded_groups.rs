@@ -31,6 +31,10 @@ pub(super) fn push(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execu
     let Some(outputs) = source.projection_of_rows().filter(|_| source.options().aggregate_pushdown) else {
         return Ok(None);
     };
+    // A limit of groups ends reading early, or keeps only the best.
+    if aggregate.limit_options().is_some() {
+        return Ok(None);
+    }
     let of_rows = match aggregate.mode() {
         AggregateMode::Partial => aggregate.clone(),
         AggregateMode::Single => in_mode(AggregateMode::Partial, aggregate, Arc::clone(aggregate.input()))?,
