@@ -53,6 +53,14 @@ async fn limited_filters_cannot_be_planned_without_the_column_of_an_order() {
 }
 
 #[tokio::test]
+async fn orders_below_offsets_without_a_limit_are_dropped() {
+    let plain = Plain::new(1);
+    plain.table("t", "SELECT * FROM (VALUES (3, 1), (1, 2), (2, 3)) AS t (a, b)").await;
+    let sql = "SELECT b FROM (SELECT a, b FROM t ORDER BY a OFFSET 1) ORDER BY b";
+    plain.assert_wrong(sql, &["1", "3"], &["2", "3"], "the note in docs/datafusion.md").await;
+}
+
+#[tokio::test]
 async fn negatives_are_in_the_opposite_order_although_the_least_integer_has_none() {
     let plain = Plain::new(1);
     let rows = "SELECT * FROM (VALUES (-9223372036854775807 - 1, 1), (-5, 2), (7, 3)) AS t (b, k)";
