@@ -121,6 +121,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_cast_to_a_dictionary_of_its_values_is_decoded_as_one() {
+        let file = File::sample();
+        let mut leaves = Leaves::default();
+        let packed = |of: DataType| DataType::Dictionary(Box::new(DataType::UInt32), Box::new(of));
+        let mut rewritten = |column: &str, to: DataType| {
+            let cast = Arc::new(CastExpr::new(file.column(column), to, None));
+            leaves.rewrite(cast, &file.translator()).unwrap().to_string()
+        };
+        assert_eq!(rewritten("t", packed(DataType::Utf8View)), "t@0");
+        assert_eq!(rewritten("t", DataType::Binary), "CAST(t@1 AS Binary)");
+        assert_eq!(rewritten("t", packed(DataType::Utf8)), "CAST(t@1 AS Dictionary(UInt32, Utf8))");
+        assert_eq!(rewritten("d", packed(DataType::Utf8)), "d@2");
+        assert_eq!(leaves.paths(), ["t", "t", "d"].map(FieldPath::from));
+        let types =
+            leaves.schema().fields().iter().map(|field| field.data_type().clone()).collect::<Vec<_>>();
+        assert_eq!(types, [packed(DataType::Utf8View), DataType::Utf8View, packed(DataType::Utf8)]);
+    }
+
+    #[test]
     fn variables_of_lambdas_stay_behind_all_leaves() {
         let file = File::sample();
         let mut leaves = Leaves::default();
