@@ -1,6 +1,6 @@
 //! Partial aggregations whose groups are found by codes, see `grouping`.
 //!
-//! Only where that pays for sure: directly above a scan, and if statistics, and the dictionaries of one of the first files,
+//! Only where that pays for sure: above a scan alone, and if statistics, and the dictionaries of one of the first files,
 //! tell that there are few groups.
 
 use std::sync::Arc;
@@ -15,8 +15,9 @@ use datafusion_datasource::source::DataSourceExec;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{CastExpr, Column};
 use datafusion_physical_expr::projection::{ProjectionExpr, ProjectionExprs};
-use datafusion_physical_plan::ExecutionPlan;
 use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
+use datafusion_physical_plan::repartition::RepartitionExec;
+use datafusion_physical_plan::{ExecutionPlan, Partitioning, replace_children_if_necessary};
 
 use crate::grouping::{CodedAggregateExec, MAX_CODES, coded, has_distances, values_of};
 use crate::source::VortexSource;
@@ -44,8 +45,14 @@ pub(super) fn push(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execu
         return Ok(None);
     }
     let Some(keys) = coded_keys(&of_rows, config, source, outputs) else { return Ok(None) };
-    let scan = match keys.iter().any(|key| key.packed.is_some()) {
-        true => with_dictionaries(&keys, config, source, outputs),
+    let input = match keys.iter().any(|key| key.packed.is_some()) {
+        true => {
+            let scan = with_dictionaries(&keys, config, source, outputs);
+            match dealt(of_rows.input()) {
+                Some(_) => replace_children_if_necessary(Arc::clone(of_rows.input()), vec![scan])?,
+                None => scan,
+            }
+        }
         false => Arc::clone(of_rows.input()),
     };
     let exprs = of_rows.group_expr().expr().iter().zip(&keys).map(|((expr, name), key)| {
@@ -55,14 +62,14 @@ pub(super) fn push(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execu
         };
         (expr, name.clone())
     });
-    let input = scan.schema();
+    let schema = input.schema();
     let partial = AggregateExec::try_new(
         AggregateMode::Partial,
         PhysicalGroupBy::new_single(exprs.collect()),
         of_rows.aggr_expr().to_vec(),
         of_rows.filter_expr().to_vec(),
-        scan,
         input,
+        schema,
     )?;
     if partial.schema() != of_rows.schema() || !CodedAggregateExec::accepts(&partial) {
         return Ok(None);
@@ -74,8 +81,15 @@ pub(super) fn push(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execu
     }))
 }
 
+/// The scan, perhaps with its batches dealt out to more partitions.
 fn scan_of(node: &Arc<dyn ExecutionPlan>) -> Option<(&FileScanConfig, &VortexSource)> {
-    node.downcast_ref::<DataSourceExec>()?.downcast_to_file_source()
+    let scan = dealt(node).map_or(node, RepartitionExec::input);
+    scan.downcast_ref::<DataSourceExec>()?.downcast_to_file_source()
+}
+
+fn dealt(node: &Arc<dyn ExecutionPlan>) -> Option<&RepartitionExec> {
+    let dealt = node.downcast_ref::<RepartitionExec>()?;
+    matches!(dealt.partitioning(), Partitioning::RoundRobinBatch(_)).then_some(dealt)
 }
 
 /// A part of an aggregation that was to be computed at once.

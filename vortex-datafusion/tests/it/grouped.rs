@@ -73,6 +73,21 @@ async fn groups_of_text_integers_dates_and_booleans_are_found_by_codes() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn batches_that_are_dealt_out_to_partitions_have_codes() {
+    let (context, folder) =
+        (session_with(SessionConfig::new().with_target_partitions(4)), tempfile::tempdir().unwrap());
+    let place = format!("{}/a.vortex", folder.path().display());
+    copy(&context, &format!("{ROWS} FROM generate_series(1, 150000)"), &place).await;
+    run(&context, "SET datafusion.optimizer.repartition_file_scans = false").await;
+    create(&context, "t", &place).await;
+    for keys in ["text", "few", "text, few"] {
+        let sql = format!("SELECT {keys}, count(*), sum(n) FROM t GROUP BY {keys} ORDER BY {keys}");
+        assert!(plan(&context, &sql).await.contains("RoundRobinBatch"));
+        answer(&context, &sql).await;
+    }
+}
+
 #[tokio::test]
 async fn floats_are_added_in_the_order_of_rows() {
     let context = session_with(SessionConfig::new().with_target_partitions(1));
