@@ -36,7 +36,9 @@ use datafusion_physical_plan::{
     replace_children_if_necessary,
 };
 
-pub(crate) use self::codes::{MAX_CODES, coded, has_distances, values_of};
+#[cfg(feature = "session")]
+pub(crate) use self::codes::{MAX_CODES, has_distances};
+pub(crate) use self::codes::{coded, values_of};
 use self::stream::Aggregating;
 
 /// A partial aggregation that finds groups by codes.
