@@ -84,6 +84,9 @@ const MAGIC: &[u8] = b"vortex-datafusion\x03";
 /// `datafusion.execution.enable_file_stream_work_stealing` is off; each copy would do so on its own, and read the files of
 /// all partitions.
 ///
+/// Aggregations whose groups are found by codes name their functions, which the other session must have. A function that
+/// another codec has to encode takes `SET vortex.aggregate_pushdown = false`.
+///
 /// Serialize plans before they run: afterwards, operators such as `SortExec` state in their message which rows they have
 /// ruled out.
 ///
@@ -402,6 +405,9 @@ impl Decoding<'_> {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let context = PhysicalPlanDecodeContext::new(self.task, self.codec);
         let over_nothing = self.converter.proto_to_execution_plan(grouping, &context)?;
+        if over_nothing.children().iter().any(|nothing| nothing.schema() != input.schema()) {
+            return exec_err!("damaged plan node of vortex-datafusion: an aggregation of other columns");
+        }
         let partial = replace_children_if_necessary(over_nothing, vec![Arc::clone(input)])?;
         match partial.downcast_ref::<AggregateExec>() {
             Some(partial) => Ok(Arc::new(CodedAggregateExec::try_new(partial.clone())?)),

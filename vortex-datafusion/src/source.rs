@@ -235,17 +235,21 @@ impl VortexSource {
         Self { projection, ..self.changed() }
     }
 
-    /// The number of values in the dictionaries of a column, given its position among those of files; `None` if the file has
-    /// others, or takes parsing.
+    /// The number of rows of a file, and of values in the dictionaries that a column refers to, if it does, given its
+    /// position among those of files; `None` if it takes parsing to know.
     #[cfg(feature = "session")]
-    pub(crate) fn dictionary_values(&self, file: &PartitionedFile, column: usize) -> Option<u64> {
+    pub(crate) fn dictionary_values(
+        &self,
+        file: &PartitionedFile,
+        column: usize,
+    ) -> Option<(u64, Option<u64>)> {
         let footer = match file.extension::<VortexFile>() {
             Some(open) => Arc::clone(open.footer()),
             None => self.reading.hint(&file.object_meta)?,
         };
         let name = self.table.file_schema().field(column).name();
         let at = footer.dtype().as_columns()?.position(name)?;
-        footer.column_layout(at).ok()?.dictionary_values()
+        Some((footer.row_count(), footer.column_layout(at).ok()?.dictionary_values()))
     }
 
     /// The aggregation that it computes, if any, and the source without it, which reads all columns.

@@ -92,8 +92,7 @@ impl Codes {
         match self {
             Self::Dictionary(values) => {
                 let dictionary = rows.as_dictionary_opt::<UInt32Type>();
-                // Batches share the values of a dictionary.
-                let dictionary = dictionary.filter(|rows| rows.values().to_data().ptr_eq(&values.to_data()));
+                let dictionary = dictionary.filter(|rows| are_same(rows.values(), values));
                 if let Some(rows) = dictionary {
                     add(rows.keys(), |index| index, null, stride, to);
                 }
@@ -113,6 +112,12 @@ impl Codes {
     }
 }
 
+/// Whether these are the values of the same dictionary. Batches share them, but those of a constant are made for each.
+fn are_same(values: &ArrayRef, others: &ArrayRef) -> bool {
+    let are_few = values.len() == 1 && others.len() == 1;
+    values.to_data().ptr_eq(&others.to_data()) || (are_few && values == others)
+}
+
 /// Adds the distances of values to `first`. Whether all are less than `null`, a power of two.
 #[expect(
     clippy::cast_possible_truncation,
@@ -127,8 +132,10 @@ fn add_distances<T: ArrowPrimitiveType>(
     to: &mut [u32],
 ) -> bool {
     let (first, mut bits) = (T::Native::usize_as(first as usize), 0);
+    // Narrow integers have negative distances to others of their type.
+    let unsigned = usize::MAX >> (usize::BITS as usize - 8 * size_of::<T::Native>().min(size_of::<usize>()));
     let distance = |value: T::Native| {
-        let distance = value.sub_wrapping(first).as_usize();
+        let distance = value.sub_wrapping(first).as_usize() & unsigned;
         bits |= distance;
         distance as u32
     };
@@ -177,8 +184,8 @@ fn bounds(rows: &ArrayRef) -> Option<Option<(i64, i64)>> {
 #[cfg(test)]
 mod tests {
     use arrow::array::{
-        BooleanArray, Date32Array, DictionaryArray, Float64Array, Int64Array, StringViewArray, UInt32Array,
-        UInt64Array,
+        BooleanArray, Date32Array, DictionaryArray, Float64Array, Int8Array, Int16Array, Int64Array,
+        StringViewArray, UInt8Array, UInt32Array, UInt64Array,
     };
 
     use super::*;
@@ -209,6 +216,17 @@ mod tests {
     }
 
     #[test]
+    fn all_integers_of_a_narrow_type_have_codes() {
+        let (codes, of) =
+            codes_of(&Int8Array::from(vec![Some(-128), None, Some(127), Some(0)]), None).unwrap();
+        assert_eq!((codes, of.count()), (vec![0, 256, 255, 128], 257));
+        let (codes, _) = codes_of(&UInt8Array::from(vec![255, 0]), None).unwrap();
+        assert_eq!(codes, [255, 0]);
+        let (codes, _) = codes_of(&Int16Array::from(vec![-16_384, 16_383]), None).unwrap();
+        assert_eq!(codes, [0, 32_767]);
+    }
+
+    #[test]
     fn codes_cover_rows_between_their_bounds_only() {
         let (_, known) = codes_of(&integers(&[10, 20]), None).unwrap();
         let covers = |rows: ArrayRef| known.add(&rows, 1, &mut vec![0; rows.len()]);
@@ -233,6 +251,12 @@ mod tests {
         };
         let (codes, first) = codes_of(&rows(vec![Some(1), None, Some(0)], &values), None).unwrap();
         assert_eq!((codes, first.count()), (vec![1, 2, 0], 3));
+        let constant = |value: &str| Arc::new(StringViewArray::from(vec![value])) as ArrayRef;
+        let (_, one) = codes_of(&rows(vec![Some(0)], &constant("a")), None).unwrap();
+        for (value, is_same) in [("a", true), ("b", false)] {
+            let rows: ArrayRef = Arc::new(rows(vec![Some(0)], &constant(value)));
+            assert_eq!(one.add(&rows, 1, &mut [0]), is_same);
+        }
         let nothing: ArrayRef = Arc::new(StringViewArray::from(Vec::<&str>::new()));
         assert_eq!(codes_of(&rows(vec![None, None], &nothing), None).unwrap().0, [0, 0]);
         let others: ArrayRef = Arc::new(StringViewArray::from(vec!["a", "c"]));

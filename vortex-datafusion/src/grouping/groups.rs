@@ -13,7 +13,7 @@ use datafusion_physical_plan::aggregates::PhysicalGroupBy;
 use datafusion_physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion_physical_plan::aggregates::order::GroupOrdering;
 
-use super::codes::{Codes, MAX_CODES};
+use super::codes::{Codes, MAX_CODES, values_of};
 use super::source_of;
 
 /// In the table, a code without a group.
@@ -68,9 +68,10 @@ impl Groups {
 
     /// The keys of all groups, of which there are none afterwards.
     pub(super) fn emit(&mut self) -> Result<Vec<ArrayRef>> {
-        self.codes.clear();
         let keys = self.values.emit(EmitTo::All)?;
         self.values.clear_shrink(0);
+        self.codes.clear();
+        (self.table, self.combined, self.groups) = Default::default();
         Ok(keys)
     }
 
@@ -173,7 +174,12 @@ impl Groups {
                 Some(rows) => take(source, rows, None)?,
                 None => Arc::clone(source),
             };
-            Ok(if source.data_type() == data_type { source } else { cast(&source, data_type)? })
+            if source.data_type() == data_type {
+                return Ok(source);
+            }
+            // Indices may not fit into those of another dictionary, but the values of few rows do.
+            let values = cast(&source, values_of(data_type))?;
+            Ok(if values.data_type() == data_type { values } else { cast(&values, data_type)? })
         };
         sources.iter().zip(&self.types).map(|(source, data_type)| key(source, data_type)).collect()
     }

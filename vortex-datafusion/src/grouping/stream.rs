@@ -15,7 +15,11 @@ use datafusion_physical_plan::aggregates::{AggregateExec, aggregate_expressions}
 use datafusion_physical_plan::metrics::{BaselineMetrics, RecordOutput as _};
 use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 
+use super::codes::MAX_CODES;
 use super::groups::Groups;
+
+/// More groups than planning foresees begin anew: the final aggregation keeps them in any case.
+const MAX_GROUPS: usize = 4 * MAX_CODES;
 
 /// An aggregate function of all groups.
 struct Function {
@@ -86,7 +90,7 @@ impl Aggregating {
             .try_flatten()
     }
 
-    /// Adds rows. Whether there is memory for more.
+    /// Adds rows. Whether there is room for more groups.
     fn add(&mut self, batch: &RecordBatch) -> Result<bool> {
         let _timer = self.metrics.elapsed_compute().timer();
         self.groups.find(batch)?;
@@ -99,7 +103,8 @@ impl Aggregating {
             function.states.update_batch(&arguments, self.groups.found(), filter, self.groups.len())?;
             size += function.states.size();
         }
-        Ok(self.memory.try_resize(size + self.groups.size()).is_ok())
+        let is_granted = self.memory.try_resize(size + self.groups.size()).is_ok();
+        Ok(is_granted && self.groups.len() <= MAX_GROUPS)
     }
 
     /// The states of all groups, of which there are none afterwards. Of no groups, some of DataFusion's have no keys to

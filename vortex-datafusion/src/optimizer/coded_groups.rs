@@ -1,7 +1,6 @@
 //! Partial aggregations whose groups are found by codes, see `grouping`.
 //!
-//! Only where that pays for sure: above a scan alone, and if statistics, and the dictionaries of one of the first files,
-//! tell that there are few groups.
+//! Only above a scan alone, and if statistics, and the dictionaries of the first files, tell that there are few groups.
 
 use std::sync::Arc;
 
@@ -13,16 +12,19 @@ use datafusion_datasource::file_groups::FileGroup;
 use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion_physical_expr::expressions::{CastExpr, Column};
 use datafusion_physical_expr::projection::{ProjectionExpr, ProjectionExprs};
+use datafusion_physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion_physical_plan::repartition::RepartitionExec;
 use datafusion_physical_plan::{ExecutionPlan, Partitioning, replace_children_if_necessary};
 
+use super::pushed_aggregates::kind_of;
 use crate::grouping::{CodedAggregateExec, MAX_CODES, coded, has_distances, values_of};
 use crate::source::VortexSource;
 
-/// The number of files of which one has to tell how many values the dictionaries of a column have.
+/// The number of files that are asked how many values the dictionaries of a column have.
 const FILES_ASKED: usize = 8;
 
 /// The aggregation with groups that are found by codes; `None` if there may be too many of them.
@@ -38,7 +40,10 @@ pub(super) fn push(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execu
     }
     let of_rows = match aggregate.mode() {
         AggregateMode::Partial => aggregate.clone(),
-        AggregateMode::Single => in_mode(AggregateMode::Partial, aggregate, Arc::clone(aggregate.input()))?,
+        // In two steps, some functions round differently, such as `var_pop` of great numbers.
+        AggregateMode::Single if aggregate.aggr_expr().iter().all(|function| is_exact(function)) => {
+            in_mode(AggregateMode::Partial, aggregate, Arc::clone(aggregate.input()))?
+        }
         _ => return Ok(None),
     };
     if !CodedAggregateExec::accepts(&of_rows) {
@@ -92,6 +97,11 @@ fn dealt(node: &Arc<dyn ExecutionPlan>) -> Option<&RepartitionExec> {
     matches!(dealt.partitioning(), Partitioning::RoundRobinBatch(_)).then_some(dealt)
 }
 
+/// Whether merging the states of one partition changes nothing.
+fn is_exact(function: &AggregateFunctionExpr) -> bool {
+    kind_of(function).is_some() && !function.is_distinct()
+}
+
 /// A part of an aggregation that was to be computed at once.
 fn in_mode(
     mode: AggregateMode,
@@ -138,11 +148,8 @@ fn coded_keys(
             return None;
         }
         let count = match column < source.table_schema().file_schema().fields().len() {
-            true => {
-                let mut files = config.file_groups.iter().flat_map(FileGroup::iter).take(FILES_ASKED);
-                files.find_map(|file| source.dictionary_values(file, column))?
-            }
-            // One for each file.
+            true => dictionary_values(config, source, column)?,
+            // Of partition columns, each file has one value.
             false => 1,
         };
         let count = usize::try_from(count).ok()?.checked_add(nulls)?;
@@ -154,19 +161,36 @@ fn coded_keys(
     (count <= MAX_CODES).then_some(keys)
 }
 
-/// The columns that functions and their filters read.
+/// How many values the dictionaries of a column have in any of the first files; `None` if more than a quarter of their rows
+/// refer to none, or nothing is known.
+fn dictionary_values(config: &FileScanConfig, source: &VortexSource, column: usize) -> Option<u64> {
+    let files = config.file_groups.iter().flat_map(FileGroup::iter).take(FILES_ASKED);
+    let (mut most, mut without, mut all) = (None, 0u64, 0u64);
+    for (rows, values) in files.filter_map(|file| source.dictionary_values(file, column)) {
+        all = all.saturating_add(rows);
+        match values {
+            Some(values) => most = most.max(Some(values)),
+            None => without = without.saturating_add(rows),
+        }
+    }
+    most.filter(|_| without <= all / 4)
+}
+
+/// The columns that functions and their filters read; `None` if they read the result of a subquery.
 fn read_by_functions(aggregate: &AggregateExec) -> Option<Vec<usize>> {
     let arguments = aggregate.aggr_expr().iter().flat_map(|function| function.expressions());
     let filters = aggregate.filter_expr().iter().flatten().cloned();
-    let mut read = Vec::new();
+    let (mut read, mut reads_subquery) = (Vec::new(), false);
     for expr in arguments.chain(filters) {
         expr.apply(|node| {
             read.extend(node.downcast_ref::<Column>().map(Column::index));
+            // Serialized, its result would be that of another plan.
+            reads_subquery |= node.is::<ScalarSubqueryExpr>();
             Ok(TreeNodeRecursion::Continue)
         })
         .ok()?;
     }
-    Some(read)
+    (!reads_subquery).then_some(read)
 }
 
 fn is_text(data_type: &DataType) -> bool {

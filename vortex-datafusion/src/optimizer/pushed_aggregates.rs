@@ -107,7 +107,8 @@ fn over_table(function: &AggregateFunctionExpr, source: &VortexSource) -> Result
     Function::try_new(kind, Arc::new(function), source.table_schema().table_schema())
 }
 
-fn kind_of(function: &AggregateFunctionExpr) -> Option<Kind> {
+/// What a function computes, if it is DataFusion's.
+pub(super) fn kind_of(function: &AggregateFunctionExpr) -> Option<Kind> {
     fn is<F: AggregateUDFImpl>(function: &AggregateFunctionExpr) -> bool {
         function.fun().inner().downcast_ref::<F>().is_some()
     }
