@@ -10,7 +10,7 @@
 //! Text that files store as dictionaries is read as dictionaries, and their indices are the codes; of integers that are
 //! close to each other, codes are distances to the least one. A table maps the combined codes of a row (`codes.rs`) to its
 //! group (`groups.rs`). Everything else is DataFusion's: its groups see each code once per dictionary, and its functions
-//! compute the states, in the order of rows. So the result is the same to the last bit, and any function for groups
+//! compute the states, in the order of rows. So the states are the same to the last bit, and any function for groups
 //! is supported. Rows with too many codes are grouped by DataFusion.
 
 mod codes;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::Schema;
 use datafusion_common::tree_node::TreeNodeRecursion;
-use datafusion_common::{Result, Statistics, internal_err};
+use datafusion_common::{Result, Statistics, internal_datafusion_err, internal_err};
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::CastExpr;
@@ -45,7 +45,7 @@ use self::stream::Aggregating;
 #[derive(Debug)]
 pub(crate) struct CodedAggregateExec {
     /// The same as DataFusion computes it.
-    partial: Arc<dyn ExecutionPlan>,
+    partial: Arc<AggregateExec>,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -56,7 +56,7 @@ impl CodedAggregateExec {
     /// If it is another aggregation than one of [those](Self::accepts).
     pub(crate) fn try_new(partial: AggregateExec) -> Result<Self> {
         if !Self::accepts(&partial) {
-            return internal_err!("an aggregation whose groups are not found by codes: {partial:?}");
+            return internal_err!("groups of this aggregation are not found by codes");
         }
         Ok(Self { partial: Arc::new(partial), metrics: ExecutionPlanMetricsSet::new() })
     }
@@ -77,19 +77,16 @@ impl CodedAggregateExec {
 
     /// The same as DataFusion computes it.
     pub(crate) fn partial(&self) -> &AggregateExec {
-        match self.partial.downcast_ref() {
-            Some(partial) => partial,
-            None => unreachable!("it was made of one"),
-        }
+        &self.partial
     }
 
     /// The same over another input, as DataFusion computes it.
     ///
     /// # Errors
     /// If the input has other columns.
-    #[cfg(feature = "proto")]
     pub(crate) fn partial_over(&self, input: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-        replace_children_if_necessary(Arc::clone(&self.partial), vec![input])
+        let partial: Arc<dyn ExecutionPlan> = Arc::<AggregateExec>::clone(&self.partial);
+        replace_children_if_necessary(partial, vec![input])
     }
 }
 
@@ -107,7 +104,7 @@ impl DisplayAs for CodedAggregateExec {
         if matches!(t, DisplayFormatType::Default | DisplayFormatType::Verbose) {
             write!(f, "Coded")?;
         }
-        self.partial().fmt_as(t, f)
+        self.partial.fmt_as(t, f)
     }
 }
 
@@ -139,7 +136,9 @@ impl ExecutionPlan for CodedAggregateExec {
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let partial = replace_children_if_necessary(Arc::clone(&self.partial), children)?;
+        let [input] = <[_; 1]>::try_from(children)
+            .map_err(|children| internal_datafusion_err!("{} inputs of an aggregation", children.len()))?;
+        let partial = self.partial_over(input)?;
         match partial.downcast_ref::<AggregateExec>() {
             Some(partial) if Self::accepts(partial) => Ok(Arc::new(Self::try_new(partial.clone())?)),
             _ => Ok(partial),
@@ -147,7 +146,7 @@ impl ExecutionPlan for CodedAggregateExec {
     }
 
     fn execute(&self, partition: usize, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let partial = self.partial();
+        let partial = &self.partial;
         let input = partial.input().execute(partition, Arc::clone(&task))?;
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let states = Aggregating::try_new(partial, metrics, partition, &task)?.run(input);

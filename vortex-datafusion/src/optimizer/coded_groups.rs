@@ -50,7 +50,7 @@ pub(super) fn push(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execu
         return Ok(None);
     }
     let Some(keys) = coded_keys(&of_rows, config, source, outputs) else { return Ok(None) };
-    let input = match keys.iter().any(|key| key.packed.is_some()) {
+    let input = match keys.iter().any(|key| key.text.is_some()) {
         true => {
             let scan = with_dictionaries(&keys, config, source, outputs);
             match dealt(of_rows.input()) {
@@ -61,8 +61,8 @@ pub(super) fn push(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execu
         false => Arc::clone(of_rows.input()),
     };
     let exprs = of_rows.group_expr().expr().iter().zip(&keys).map(|((expr, name), key)| {
-        let expr = match &key.packed {
-            Some((_, key)) => Arc::new(CastExpr::new(Arc::clone(expr), key.clone(), None)),
+        let expr = match &key.text {
+            Some(text) => Arc::new(CastExpr::new(Arc::clone(expr), text.data_type.clone(), None)),
             None => Arc::clone(expr),
         };
         (expr, name.clone())
@@ -118,10 +118,18 @@ fn in_mode(
 
 /// A key that has codes.
 struct CodedKey {
-    /// The output of the scan that is to be a dictionary, and the type of the key.
-    packed: Option<(usize, DataType)>,
+    /// The text that is to be read as a dictionary, if it is text.
+    text: Option<Text>,
     /// How many codes there may be.
     count: usize,
+}
+
+/// Text that is a key.
+struct Text {
+    /// Its position among the outputs of the scan.
+    at: usize,
+    /// The type of the key.
+    data_type: DataType,
 }
 
 /// How the codes of all keys are found; `None` if there may be too many.
@@ -138,11 +146,11 @@ fn coded_keys(
         let data_type = source.table_schema().table_schema().field(column).data_type();
         let nulls = 1usize;
         if *data_type == DataType::Boolean {
-            return Some(CodedKey { packed: None, count: 2 + nulls });
+            return Some(CodedKey { text: None, count: 2 + nulls });
         }
         if has_distances(data_type) {
-            let distances = distances(config, column)?.checked_next_power_of_two()?;
-            return Some(CodedKey { packed: None, count: distances.checked_add(nulls)? });
+            let distances = distances(config, column, data_type)?.checked_next_power_of_two()?;
+            return Some(CodedKey { text: None, count: distances.checked_add(nulls)? });
         }
         if !is_text(values_of(data_type)) || read_by_functions.contains(&at) {
             return None;
@@ -153,7 +161,7 @@ fn coded_keys(
             false => 1,
         };
         let count = usize::try_from(count).ok()?.checked_add(nulls)?;
-        Some(CodedKey { packed: Some((at, data_type.clone())), count })
+        Some(CodedKey { text: Some(Text { at, data_type: data_type.clone() }), count })
     };
     let keys = aggregate.group_expr().expr().iter().map(|(expr, _)| key(expr));
     let keys: Vec<CodedKey> = keys.collect::<Option<_>>()?;
@@ -198,16 +206,27 @@ fn is_text(data_type: &DataType) -> bool {
         || matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
 }
 
-/// How many integers there are between the bounds of a column.
-fn distances(config: &FileScanConfig, column: usize) -> Option<usize> {
+/// How many integers there are between the bounds of a column, or in its type.
+fn distances(config: &FileScanConfig, column: usize, data_type: &DataType) -> Option<usize> {
     let known = config.statistics();
-    let known = known.column_statistics.get(column)?;
-    let integer = |value: &ScalarValue| match value.cast_to(&DataType::Int64) {
+    let bounds = known.column_statistics.get(column).and_then(|known| {
+        Some((integer(known.min_value.get_value()?)?, integer(known.max_value.get_value()?)?))
+    });
+    match (bounds, data_type) {
+        (Some((first, last)), _) => usize::try_from(last.checked_sub(first)?).ok()?.checked_add(1),
+        (None, DataType::Int8 | DataType::UInt8) => Some(1 << 8),
+        _ => None,
+    }
+}
+
+/// An integer, or the one of which a time consists.
+fn integer(value: &ScalarValue) -> Option<i64> {
+    // Arrow casts times of 32 bits only to integers of 32 bits.
+    let narrow = matches!(value.data_type(), DataType::Time32(_)).then(|| value.cast_to(&DataType::Int32));
+    match narrow.unwrap_or_else(|| Ok(value.clone())).and_then(|value| value.cast_to(&DataType::Int64)) {
         Ok(ScalarValue::Int64(value)) => value,
         _ => None,
-    };
-    let (first, last) = (integer(known.min_value.get_value()?)?, integer(known.max_value.get_value()?)?);
-    usize::try_from(last.checked_sub(first)?).ok()?.checked_add(1)
+    }
 }
 
 /// The scan, with dictionaries of the texts that are keys.
@@ -217,11 +236,10 @@ fn with_dictionaries(
     source: &VortexSource,
     outputs: &ProjectionExprs,
 ) -> Arc<dyn ExecutionPlan> {
-    let packed =
-        |at: usize| keys.iter().filter_map(|key| key.packed.as_ref()).find(|(packed, _)| *packed == at);
-    let outputs = outputs.iter().enumerate().map(|(at, output)| match packed(at) {
-        Some((_, key)) => {
-            let cast = CastExpr::new(Arc::clone(&output.expr), coded(values_of(key)), None);
+    let text_at = |at: usize| keys.iter().filter_map(|key| key.text.as_ref()).find(|text| text.at == at);
+    let outputs = outputs.iter().enumerate().map(|(at, output)| match text_at(at) {
+        Some(text) => {
+            let cast = CastExpr::new(Arc::clone(&output.expr), coded(values_of(&text.data_type)), None);
             ProjectionExpr::new(Arc::new(cast), output.alias.clone())
         }
         None => output.clone(),

@@ -53,8 +53,8 @@ impl FooterCache {
         self.entry(store, &meta.location).is_some_and(|entry| same_version(&entry.meta, meta))
     }
 
-    /// The footer of exactly this version at this place in any store, if it is parsed; of an object that shares its path
-    /// with one of another store, perhaps none.
+    /// The footer of this version of the object at this path, if it is kept parsed. The store is not compared, so it may be
+    /// that of another one: for planning, which it cannot make wrong.
     #[cfg(feature = "session")]
     pub(crate) fn parsed(&self, meta: &ObjectMeta) -> Option<Arc<Footer>> {
         let entry = self.cache.get(&meta.location).filter(|entry| same_version(&entry.meta, meta))?;

@@ -161,7 +161,7 @@ impl Reading {
         Ok(file)
     }
 
-    /// A footer for planning, of whichever store has this version at this place; `None` if that takes parsing.
+    /// A footer from which planning may guess, see [`FooterCache::parsed`]; `None` if none is kept parsed.
     #[cfg(feature = "session")]
     pub(crate) fn hint(&self, meta: &ObjectMeta) -> Option<Arc<Footer>> {
         self.footers.as_ref()?.parsed(meta)

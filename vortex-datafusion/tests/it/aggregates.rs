@@ -12,7 +12,9 @@ use vortex_core::VortexFile;
 use vortex_core::io::MemoryFile;
 use vortex_datafusion::{VortexContextExt as _, VortexReadOptions, VortexTable};
 
-use crate::files::{copy, create, error, file, number, plan, run, session, session_with, show, written};
+use crate::files::{
+    copy, create, error, file, number, plan, pushed_answer, run, session, session_with, show, written,
+};
 
 const ALL: &str = "count(*), count(a), sum(a), avg(a), min(a), max(a)";
 
@@ -23,13 +25,7 @@ fn is_pushed(plan: &str) -> bool {
 
 /// The answer with the scan computing the aggregation, which must be the same without.
 async fn answer(context: &SessionContext, sql: &str) -> String {
-    assert!(is_pushed(&plan(context, sql).await), "{}", plan(context, sql).await);
-    let pushed = show(context, sql).await;
-    run(context, "SET vortex.aggregate_pushdown = false").await;
-    assert!(!is_pushed(&plan(context, sql).await));
-    assert_eq!(pushed, show(context, sql).await, "{sql}");
-    run(context, "SET vortex.aggregate_pushdown = true").await;
-    pushed
+    pushed_answer(context, sql, is_pushed).await
 }
 
 #[tokio::test]

@@ -154,6 +154,22 @@ pub(crate) async fn plan(context: &SessionContext, sql: &str) -> String {
     show(context, &format!("EXPLAIN FORMAT INDENT {sql}")).await
 }
 
+/// The answer of an aggregation that is pushed down, as its plan shows; it must be the same without.
+pub(crate) async fn pushed_answer(
+    context: &SessionContext,
+    sql: &str,
+    is_pushed: fn(&str) -> bool,
+) -> String {
+    let told = plan(context, sql).await;
+    assert!(is_pushed(&told), "{told}");
+    let pushed = show(context, sql).await;
+    run(context, "SET vortex.aggregate_pushdown = false").await;
+    assert!(!is_pushed(&plan(context, sql).await));
+    assert_eq!(pushed, show(context, sql).await, "{sql}");
+    run(context, "SET vortex.aggregate_pushdown = true").await;
+    pushed
+}
+
 /// The plan as it is executed.
 pub(crate) async fn physical(context: &SessionContext, sql: &str) -> Arc<dyn ExecutionPlan> {
     context.sql(sql).await.unwrap().create_physical_plan().await.unwrap()
