@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use datafusion::error::DataFusionError;
-use datafusion::physical_plan::ExecutionPlanProperties as _;
+use datafusion::physical_plan::{ExecutionPlanProperties as _, displayable};
 use datafusion::prelude::SessionContext;
 use futures::TryStreamExt as _;
 use object_store::ObjectStoreExt as _;
@@ -176,13 +176,20 @@ async fn as_much_of_the_end_of_a_file_is_read_as_asked_for() {
 async fn a_query_that_is_dropped_leaves_no_request_and_no_memory() {
     let (store, context) = session(1, Some(64 << 20)).await;
     write_large(&context).await;
+    let rows = "SELECT value * value % 1000003 AS mixed, value % 5 AS few FROM generate_series(1, 1000000)";
+    copy(&context, rows, "counting://store/grouped.vortex").await;
+    create(&context, "grouped", "counting://store/grouped.vortex").await;
     let statements = [
         "SELECT max(text) FROM large WHERE mixed > 5",
         "SELECT * FROM large ORDER BY mixed LIMIT 10",
         "SELECT sum(mixed * 2), max(text || 'x') FROM large",
+        // Groups found by codes.
+        "SELECT few, count(*), avg(mixed) FROM grouped GROUP BY few",
     ];
     for sql in statements {
         let plan = physical(&context, sql).await;
+        let is_coded = displayable(plan.as_ref()).indent(false).to_string().contains("CodedAggregateExec");
+        assert_eq!(is_coded, sql.contains("GROUP BY"));
         store.set_latency(Duration::from_secs(60));
         let query = datafusion::physical_plan::collect(plan, context.task_ctx());
         assert!(tokio::time::timeout(Duration::from_millis(100), query).await.is_err(), "{sql}");
