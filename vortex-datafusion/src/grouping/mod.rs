@@ -76,6 +76,7 @@ impl CodedAggregateExec {
     }
 
     /// The same as DataFusion computes it.
+    #[cfg(feature = "proto")]
     pub(crate) fn partial(&self) -> &AggregateExec {
         &self.partial
     }
