@@ -9,13 +9,16 @@
 //! store.
 
 use std::any::Any;
+use std::collections::HashSet;
 use std::fmt;
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 use arrow::buffer::Buffer;
 use datafusion_common::HashMap;
-use datafusion_execution::cache::cache_manager::{CachedFileMetadataEntry, FileMetadata, FileMetadataCache};
+use datafusion_execution::cache::cache_manager::{
+    CacheManager, CachedFileMetadataEntry, FileMetadata, FileMetadataCache,
+};
 use datafusion_execution::runtime_env::RuntimeEnv;
 use object_store::ObjectMeta;
 use object_store::path::Path;
@@ -110,6 +113,16 @@ impl FooterCache {
     fn known<'e>(&self, store: StoreId, entry: &'e CachedFileMetadataEntry) -> Option<&'e CachedFooter> {
         let known = entry.file_metadata.as_any().downcast_ref::<CachedFooter>()?;
         (known.store == store && known.limits == self.limits).then_some(known)
+    }
+}
+
+/// Removes the footers of objects at these paths, in whichever store.
+pub(crate) fn forget_footers(caches: &CacheManager, paths: &HashSet<&Path>) {
+    let cache = caches.get_file_metadata_cache();
+    for (place, entry) in cache.list_entries() {
+        if paths.contains(&entry.value.meta.location) {
+            cache.remove(&place);
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use super::partitions::PartitionColumns;
 use crate::convert::datafusion_error;
 use crate::format::EXTENSION;
 use crate::orders::{RowOrder, SortedColumn};
+use crate::reading::footers::forget_footers;
 use crate::statistics::kept::FileStatistics;
 
 /// The state shared by the files of one statement.
@@ -179,13 +180,10 @@ impl Destination {
     /// forever. It stores a listing after making it, so one that is being made at this moment may still be
     /// stored later.
     fn forget(&self, files: &[WrittenFile]) {
-        let footers = self.caches.get_file_metadata_cache();
-        for file in files {
-            footers.remove(&file.path);
-        }
+        let paths = files.iter().map(|file| &file.path).collect();
+        forget_footers(&self.caches, &paths);
         // Other paths are never used again: nothing outdated can be found under them.
         if !self.has_unique_paths {
-            let paths = files.iter().map(|file| &file.path).collect();
             FileStatistics::new(&self.caches).remove(&paths);
         }
         let Some(listings) = self.caches.get_list_files_cache() else { return };

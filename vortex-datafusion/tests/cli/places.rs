@@ -52,6 +52,17 @@ fn a_glob_in_a_url_is_held_against_whole_paths() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn the_environment_may_have_values_that_are_no_unicode() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let url = format!("http://127.0.0.1:{}/orders.vortex", serve(golden("0.91.0/tpch_orders.vortex")));
+    let output = vortex(&["inspect", &url]).env("PLACE", OsStr::from_bytes(b"caf\xe9")).output().unwrap();
+    assert!(stdout(&output).contains("1,500 rows"), "{}", stderr(&output));
+}
+
 #[test]
 fn files_over_http_are_read_in_ranges() {
     let port = serve(golden("0.91.0/tpch_orders.vortex"));

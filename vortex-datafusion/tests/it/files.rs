@@ -99,6 +99,7 @@ pub(crate) fn nothing_pushed() -> VortexOptions {
     let mut options = VortexOptions::default();
     options.predicate_pushdown = false;
     options.projection_pushdown = false;
+    options.aggregate_pushdown = false;
     options.prune = false;
     options
 }

@@ -321,6 +321,30 @@ async fn a_file_that_this_session_writes_anew_is_another_table_at_once() {
 }
 
 #[tokio::test]
+async fn a_file_written_anew_is_another_table_at_once_if_another_store_has_its_path() {
+    let stores = [TestStore::new(), TestStore::new()];
+    for store in &stores {
+        copy(
+            &counting::over(store, None),
+            "SELECT 1 AS a UNION ALL SELECT 2",
+            "counting://store/t/one.vortex",
+        )
+        .await;
+    }
+    let [one, other] = &stores;
+    let context = counting::over(one, None);
+    context.register_object_store(&Url::parse("counting://other").unwrap(), Arc::clone(other) as _);
+    // The first store's footer has the place of the path.
+    create(&context, "a", "counting://store/t/one.vortex").await;
+    create(&context, "b", "counting://other/t/one.vortex").await;
+    assert_eq!(number(&context, "SELECT sum(a) FROM b").await, 3);
+    copy(&context, "SELECT 7 AS a", "counting://other/t/one.vortex").await;
+    assert_eq!(number(&context, "SELECT count(*) FROM b").await, 1);
+    assert_eq!(number(&context, "SELECT sum(a) FROM b").await, 7);
+    assert_eq!(number(&context, "SELECT sum(a) FROM a").await, 3);
+}
+
+#[tokio::test]
 async fn files_that_agree_in_size_and_time_are_told_apart() {
     for location in ["t/one.vortex", "t/", "t/*.vortex"] {
         for writes_in_session in [true, false] {

@@ -299,7 +299,10 @@ fn s3_options(mut aws: AwsOptions) -> AwsOptions {
 
 /// A store configured by the environment and options; later values take precedence.
 fn build(url: &Url, options: &[(String, String)]) -> Result<Arc<dyn ObjectStore>> {
-    let environment = std::env::vars().filter(|(name, _)| PREFIXES.iter().any(|it| name.starts_with(it)));
+    // Others may be of bytes that are no Unicode.
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| PREFIXES.iter().any(|it| name.starts_with(it)));
     let mut all: Vec<(String, String)> =
         environment.map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
     all.extend(options.iter().cloned());
