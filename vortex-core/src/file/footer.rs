@@ -38,6 +38,9 @@ const MAX_KEPT_VALUE_LEN: u32 = 4 << 10;
 pub(crate) const MAX_SCHEMA_BYTES: u32 = 16 << 20;
 /// Key of the user metadata entry with the Arrow schema that a file was written from.
 pub(crate) const ARROW_SCHEMA_KEY: &str = "vortex-core.arrow-schema";
+/// Key of the user metadata entry with the version of this crate that wrote a file. Statistics of such a file call a
+/// bound exact only if it is a value.
+pub(crate) const VERSION_KEY: &str = "vortex-core.version";
 
 /// Memory for decoded zone maps that is available regardless of the size of the description.
 const MIN_ZONE_MAPS: usize = 64 << 10;
@@ -189,8 +192,10 @@ impl Footer {
         };
         let statistics = postscript.statistics.as_ref().map(&mut part).transpose()?;
         // Damaged statistics only make scans slower; they must not make a file unreadable.
-        let statistics = statistics
-            .and_then(|bytes| file_statistics_from_bytes(bytes, fields, row_count, limits).ok().flatten());
+        let is_ours = postscript.metadata.iter().any(|(key, _)| key == VERSION_KEY);
+        let statistics = statistics.and_then(|bytes| {
+            file_statistics_from_bytes(bytes, fields, row_count, is_ours, limits).ok().flatten()
+        });
         let stored_schema = description.arrow_schema().and_then(|entry| part(entry).ok()).map(Into::into);
         let table = SegmentTable::try_new(&tables, &bytes.end, description.file_size, registry, limits)?;
         let user_metadata = user_metadata(description, |entry| part(entry).ok().map(Arc::from))?;

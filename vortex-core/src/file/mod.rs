@@ -14,7 +14,7 @@ mod inspect;
 mod open;
 mod zone_maps;
 
-pub(crate) use footer::{ARROW_SCHEMA_KEY, MAX_SCHEMA_BYTES};
+pub(crate) use footer::{ARROW_SCHEMA_KEY, MAX_SCHEMA_BYTES, VERSION_KEY};
 pub use footer::{Footer, UserMetadata};
 pub use inspect::{Examination, Part, examine};
 pub(crate) use open::read_checksums;

@@ -169,6 +169,7 @@ mod tests {
 
     use super::*;
     use crate::Limits;
+    use crate::file::{ARROW_SCHEMA_KEY, UserMetadata};
     use crate::io::{MemoryFile, MemorySink, ObjectFile};
     use crate::write::{FileWriter, WriteOptions};
 
@@ -195,7 +196,8 @@ mod tests {
         writer.write(&rows).await.unwrap();
         let summary = writer.finish().await.unwrap();
         let footer = summary.footer(&OpenOptions::new()).unwrap();
-        let [entry] = footer.user_metadata() else { panic!("{:?}", footer.user_metadata()) };
+        let is_schema = |entry: &&UserMetadata| *entry.key == *ARROW_SCHEMA_KEY;
+        let entry = footer.user_metadata().iter().find(is_schema).unwrap();
         let mut bytes = sink.bytes().unwrap().to_vec();
         assert_eq!(verified(bytes.clone()).await.problems, []);
         bytes[entry.range.start as usize] ^= 0xff;

@@ -11,11 +11,14 @@ use crate::limits::Limits;
 use crate::scalar::{Scalar, Value};
 use crate::stats::{FieldStats, Precision, sum_dtype};
 
-/// The statistics of each field of a file's root, in order; `None` if these are not as many as the fields.
+/// The statistics of each field of a file's root, in order; `None` if these are not as many as the fields. If a bound
+/// that is called exact may be none, which is so for some releases of the reference implementation, it must not be
+/// `trusted`.
 pub(crate) fn file_statistics_from_bytes(
     bytes: &[u8],
     dtypes: &[DType],
     row_count: u64,
+    trusted: bool,
     limits: &Limits,
 ) -> Result<Option<Vec<FieldStats>>> {
     let bytes = aligned(bytes);
@@ -24,7 +27,7 @@ pub(crate) fn file_statistics_from_bytes(
         return Ok(None);
     }
     let fields = fields.iter().zip(dtypes);
-    Ok(Some(fields.map(|(stored, dtype)| read(stored, dtype, row_count, limits)).collect()))
+    Ok(Some(fields.map(|(stored, dtype)| read(stored, dtype, row_count, trusted, limits)).collect()))
 }
 
 /// Number of fields that have statistics.
@@ -41,7 +44,13 @@ fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<fb::FileStatistics<'a>>
 /// is left out: statistics are optional, so broken ones must not do harm. So are bounds of nested values,
 /// which nothing uses, and the number of nulls of structs, since release 0.36 counts nulls that it does not
 /// store.
-fn read(stored: fb::ArrayStats<'_>, dtype: &DType, row_count: u64, limits: &Limits) -> FieldStats {
+fn read(
+    stored: fb::ArrayStats<'_>,
+    dtype: &DType,
+    row_count: u64,
+    trusted: bool,
+    limits: &Limits,
+) -> FieldStats {
     let scalar = |bytes: Vector<'_, u8>, dtype: &DType| {
         if dtype.is_nested() {
             return None;
@@ -51,7 +60,7 @@ fn read(stored: fb::ArrayStats<'_>, dtype: &DType, row_count: u64, limits: &Limi
     };
     let bound = |bytes: Option<Vector<'_, u8>>, precision: fb::Precision| {
         let Some(value) = bytes.and_then(|bytes| scalar(bytes, dtype)) else { return Precision::Absent };
-        match precision == fb::Precision::Exact && is_told_exactly(&value) {
+        match precision == fb::Precision::Exact && (trusted || is_told_exactly(&value)) {
             true => Precision::Exact(value),
             false => Precision::Inexact(value),
         }
@@ -156,7 +165,7 @@ mod tests {
         let stored = fb::ArrayStats::create(&mut b, &args);
         let bytes = finish(b, &[stored]);
         let dtypes = std::slice::from_ref(dtype);
-        let fields = file_statistics_from_bytes(&bytes, dtypes, ROWS, &Limits::default());
+        let fields = file_statistics_from_bytes(&bytes, dtypes, ROWS, false, &Limits::default());
         fields.unwrap().unwrap().remove(0)
     }
 
@@ -203,7 +212,8 @@ mod tests {
             ..FieldStats::default()
         };
         let bytes = file_statistics_to_bytes(std::slice::from_ref(&stats));
-        let read = |dtypes: &[DType]| file_statistics_from_bytes(&bytes, dtypes, ROWS, &Limits::default());
+        let read =
+            |dtypes: &[DType]| file_statistics_from_bytes(&bytes, dtypes, ROWS, false, &Limits::default());
         assert_eq!(read(std::slice::from_ref(&number)).unwrap(), Some(vec![stats]));
         assert_eq!(read(&[number.clone(), number.clone()]).unwrap(), None);
         assert_eq!(file_statistics_len(&bytes, &Limits::default()).unwrap(), 1);

@@ -6,7 +6,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 
 use super::WriteOptions;
 use crate::dtype::DType;
-use crate::file::{ARROW_SCHEMA_KEY, MAGIC, SegmentCompression, VERSION};
+use crate::file::{ARROW_SCHEMA_KEY, MAGIC, MAX_USER_METADATA, SegmentCompression, VERSION, VERSION_KEY};
 use crate::io::Sink;
 use crate::segments::checksums::{CHECKSUMS_KEY, Checksums, checksum, checksum_of};
 use crate::stats::FieldStats;
@@ -159,14 +159,17 @@ impl<S: Sink> Container<S> {
     }
 }
 
-/// The metadata of a file in the order in which it is written, with the checksums of all parts if those of the
-/// segments are given.
+/// The metadata of a file in the order in which it is written, with the version of this crate if there is room, and
+/// with the checksums of all parts if those of the segments are given.
 fn metadata_entries(
     metadata: &[(Arc<str>, Bytes)],
     segments: Option<Vec<u64>>,
     description: [&[u8]; 4],
 ) -> Vec<(Arc<str>, Bytes)> {
     let mut entries = metadata.to_vec();
+    if entries.len() + usize::from(segments.is_some()) < MAX_USER_METADATA {
+        entries.push((VERSION_KEY.into(), Bytes::from_static(env!("CARGO_PKG_VERSION").as_bytes())));
+    }
     entries.sort();
     if let Some(segments) = segments {
         let checksums = Checksums {

@@ -107,7 +107,7 @@ impl WriteOptions {
     ///
     /// # Errors
     /// If the key is empty or longer than 64 bytes, or if there are 14 entries already: the writer
-    /// reserves two for itself.
+    /// reserves two for itself. With 13 or 14, a file may lack room for the version of the writer.
     pub fn with_metadata(mut self, key: &str, value: impl Into<Bytes>) -> Result<Self> {
         if key.is_empty() || key.len() > MAX_USER_KEY_LEN {
             return Err(Error::invalid(format!(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, RecordBatchIterator};
+use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, RecordBatchIterator, StringArray};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema};
 use async_trait::async_trait;
@@ -14,6 +14,7 @@ use vortex_core::expr::{CompareOp, Expr, FieldPath, Predicate};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::{LocalFile, LocalSink, MemorySink, ObjectFile, ObjectSink, Sink};
 use vortex_core::scalar::Value;
+use vortex_core::stats::FieldStats;
 use vortex_core::write::{FileWriter, WriteOptions, write_reader};
 use vortex_core::{DType, Level, PType, Release, Result, Scalar, VortexFile};
 
@@ -301,4 +302,27 @@ async fn metadata_may_become_known_while_rows_are_written() {
     let mut entries: Vec<_> = entries.map(|entry| (&*entry.key, entry.value.as_deref().unwrap())).collect();
     entries.sort_unstable();
     assert_eq!(entries, [("a", &b"after"[..]), ("b", b"new")]);
+}
+
+#[tokio::test]
+async fn bounds_of_text_and_booleans_are_exact_unless_they_were_cut() {
+    let written = async |shortest: usize, entries: usize| {
+        let text = StringArray::from(vec!["b".repeat(64), "a".repeat(shortest)]);
+        let flags = BooleanArray::from(vec![true, true]);
+        let columns: [(_, ArrayRef); 2] = [("text", Arc::new(text)), ("flag", Arc::new(flags))];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let named = |options: WriteOptions, at| options.with_metadata(&format!("key {at}"), "").unwrap();
+        let options = (0..entries).fold(WriteOptions::new().with_checksums(true), named);
+        let (bytes, _) =
+            written_by(batch.schema(), options, async |writer| writer.write(&batch).await.map(drop)).await;
+        let file = opened(bytes).await;
+        assert!(file.footer().user_metadata().len() <= 16);
+        file.footer().statistics().unwrap().to_vec()
+    };
+    let exact = |stats: &FieldStats| (stats.min.exact().is_some(), stats.max.exact().is_some());
+    let found = written(60, 13).await;
+    assert_eq!((exact(&found[0]), exact(&found[1])), ((true, true), (true, true)));
+    assert_eq!(exact(&written(65, 13).await[0]), (false, true), "64 bytes are kept");
+    let found = written(60, 14).await;
+    assert_eq!(exact(&found[0]), (false, false), "without room for the version, it may be anyone's file");
 }
