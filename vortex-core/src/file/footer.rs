@@ -115,18 +115,19 @@ impl DescriptionParts {
         Ok(Self { postscript: Postscript::parse(&before[start..], limits)?, file_size })
     }
 
-    /// The positions of the parts needed for parsing the footer.
-    pub(super) fn needed(&self) -> Result<Vec<Range<u64>>> {
+    /// The positions of the parts needed for parsing the footer, and if wanted of the checksums.
+    pub(super) fn needed(&self, checksums: bool) -> Result<Vec<Range<u64>>> {
         let mut needed = self.parts().map(|part| self.range(part)).collect::<Result<Vec<_>>>()?;
         // Files are readable without the Arrow schema.
-        let schema = self.arrow_schema().filter(|part| part.length <= MAX_SCHEMA_BYTES);
-        needed.extend(schema.and_then(|part| self.range(part).ok()));
+        let schema = self.entry(ARROW_SCHEMA_KEY).filter(|part| part.length <= MAX_SCHEMA_BYTES);
+        let checksums = self.entry(CHECKSUMS_KEY).filter(|_| checksums);
+        needed.extend([schema, checksums].into_iter().flatten().filter_map(|part| self.range(part).ok()));
         Ok(needed)
     }
 
-    fn arrow_schema(&self) -> Option<&PostscriptSegment> {
-        let mut entries = self.postscript.metadata.iter();
-        entries.find(|(key, _)| key == ARROW_SCHEMA_KEY).map(|(_, part)| part)
+    /// An entry of user metadata.
+    fn entry(&self, key: &str) -> Option<&PostscriptSegment> {
+        self.postscript.metadata.iter().find(|(name, _)| name == key).map(|(_, part)| part)
     }
 
     fn parts(&self) -> impl Iterator<Item = &PostscriptSegment> {
@@ -192,11 +193,12 @@ impl Footer {
         };
         let statistics = postscript.statistics.as_ref().map(&mut part).transpose()?;
         // Damaged statistics only make scans slower; they must not make a file unreadable.
-        let is_ours = postscript.metadata.iter().any(|(key, _)| key == VERSION_KEY);
+        let is_ours = description.entry(VERSION_KEY).is_some();
         let statistics = statistics.and_then(|bytes| {
             file_statistics_from_bytes(bytes, fields, row_count, is_ours, limits).ok().flatten()
         });
-        let stored_schema = description.arrow_schema().and_then(|entry| part(entry).ok()).map(Into::into);
+        let stored_schema =
+            description.entry(ARROW_SCHEMA_KEY).and_then(|entry| part(entry).ok()).map(Into::into);
         let table = SegmentTable::try_new(&tables, &bytes.end, description.file_size, registry, limits)?;
         let user_metadata = user_metadata(description, |entry| part(entry).ok().map(Arc::from))?;
         // A layout that is used takes as much again.
@@ -245,8 +247,7 @@ impl Footer {
     /// If it cannot be used: [`schema`](Self::schema) is another one then.
     pub(crate) fn written_schema(&self) -> Result<Option<Schema>> {
         let Some(stored) = &self.stored_schema else {
-            let mut entries = self.user_metadata.iter();
-            return match entries.find(|entry| *entry.key == *ARROW_SCHEMA_KEY) {
+            return match self.entry(ARROW_SCHEMA_KEY) {
                 Some(UserMetadata { range, .. }) => {
                     let bytes = range.end - range.start;
                     Err(Error::limit(format!("{bytes} bytes, at most {MAX_SCHEMA_BYTES} are read")))
@@ -327,7 +328,12 @@ impl Footer {
 
     /// Whether the file has checksums of what it holds.
     pub fn has_checksums(&self) -> bool {
-        self.user_metadata.iter().any(|entry| &*entry.key == CHECKSUMS_KEY)
+        self.entry(CHECKSUMS_KEY).is_some()
+    }
+
+    /// An entry of user metadata.
+    pub(super) fn entry(&self, key: &str) -> Option<&UserMetadata> {
+        self.user_metadata.iter().find(|entry| &*entry.key == key)
     }
 
     /// Whether what is read of the file is checked against its checksums: they are there, and it was

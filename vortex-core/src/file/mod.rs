@@ -8,16 +8,17 @@
 //! and the postscript contains the positions of the rest. Opening reads the tail once, and a second time
 //! only if the description does not fit into it; more often only if its parts lie far apart.
 
+mod described;
 mod description;
 mod footer;
 mod inspect;
 mod open;
 mod zone_maps;
 
+pub(crate) use described::Described;
 pub(crate) use footer::{ARROW_SCHEMA_KEY, MAX_SCHEMA_BYTES, VERSION_KEY};
 pub use footer::{Footer, UserMetadata};
 pub use inspect::{Examination, Part, examine};
-pub(crate) use open::read_checksums;
 pub use open::{OpenOptions, VortexFile};
 
 pub use crate::segments::{Segment, SegmentCompression, SegmentId};

@@ -7,14 +7,13 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
 use tokio::runtime::Builder;
 
-use super::description::DescriptionBytes;
-use super::footer::{DescriptionParts, EOF_LEN, Footer, LONGEST_END};
+use super::described::Described;
+use super::footer::Footer;
 use crate::Registry;
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
-use crate::io::{LocalFile, READ_ALIGNMENT, ReadAt, StorageProfile, block_on_thread, read_exact, runtime};
+use crate::io::{LocalFile, ReadAt, StorageProfile, block_on_thread, runtime};
 use crate::limits::Limits;
-use crate::segments::checksums::{CHECKSUMS_KEY, Checksums, checksum_of};
 use crate::segments::{Leases, TreeCache};
 use crate::{Error, Result};
 
@@ -23,7 +22,7 @@ const TAIL_SHARE: u64 = 256;
 
 /// Number of bytes to read from the end of a file: all of a small file, also of a somewhat larger one where that costs
 /// less than a second read; of others, the usual size of the description and the zone tables.
-fn tail_size(file_size: u64, profile: &StorageProfile) -> u64 {
+pub(super) fn tail_size(file_size: u64, profile: &StorageProfile) -> u64 {
     let most = profile.tail_read;
     let whole = if profile.remote { most.saturating_mul(2) } else { most };
     if file_size <= whole { file_size } else { (file_size / TAIL_SHARE).min(most) }
@@ -32,11 +31,11 @@ fn tail_size(file_size: u64, profile: &StorageProfile) -> u64 {
 /// Options of opening a file.
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
-    limits: Limits,
-    registry: Registry,
-    tail_size: Option<u64>,
-    file_size: Option<u64>,
-    dtype: Option<DType>,
+    pub(super) limits: Limits,
+    pub(super) registry: Registry,
+    pub(super) tail_size: Option<u64>,
+    pub(super) file_size: Option<u64>,
+    pub(super) dtype: Option<DType>,
     checksums: bool,
 }
 
@@ -88,7 +87,7 @@ impl OpenOptions {
     }
 
     /// Sets whether all data read is verified against the checksums of the file, if it has any; damage of
-    /// any kind then results in an error. Requires one more read when opening. Off by default.
+    /// any kind then results in an error. Off by default.
     #[must_use]
     pub fn with_checksums(mut self, verify: bool) -> Self {
         self.checksums = verify;
@@ -136,81 +135,13 @@ impl OpenOptions {
 
     /// Parses the description of a file of `file_size` bytes, which ends in `tail`.
     pub(crate) fn footer(&self, tail: Buffer, file_size: u64) -> Result<Footer> {
-        let bytes = DescriptionBytes::new(tail, file_size);
-        let description = DescriptionParts::parse(&bytes.end, file_size, &self.limits)?;
-        let mut footer =
-            Footer::parse(&description, &bytes, self.dtype.as_ref(), &self.registry, &self.limits)?;
-        let entries = footer.user_metadata();
-        if self.checksums
-            && let Some(entry) = entries.iter().find(|entry| &*entry.key == CHECKSUMS_KEY)
-        {
-            let stored = bytes.get(&entry.range);
-            let stored = stored.ok_or_else(|| Error::corrupt("the checksums of the file are truncated"))?;
-            let checksums = Checksums::parse(stored, footer.segments().len(), entries.len() - 1)?;
-            check_description(&checksums, &description, &bytes)?;
-            footer.table.checksums = Some(checksums);
-        }
-        Ok(footer)
+        Described::of(tail, file_size, self)?.into_footer(self.checksums)
     }
 
     async fn read(&self, source: &Arc<dyn ReadAt>) -> Result<VortexFile> {
-        let file_size = match self.file_size {
-            Some(size) => size,
-            None => source.len().await?,
-        };
-        if file_size < EOF_LEN {
-            return Err(Error::corrupt(format!("{file_size} bytes are too few for a Vortex file")));
-        }
-        let wanted = self.tail_size.unwrap_or_else(|| tail_size(file_size, &source.profile()));
-        let wanted = wanted.max(LONGEST_END);
-        let start = file_size.saturating_sub(wanted) / READ_ALIGNMENT * READ_ALIGNMENT;
-        let end = Buffer::from(read_exact(source.as_ref(), start..file_size).await?);
-        let mut bytes = DescriptionBytes::new(end, file_size);
-        let description = DescriptionParts::parse(&bytes.end, file_size, &self.limits)?;
-        bytes.read(source.as_ref(), description.needed()?).await?;
-        let mut footer =
-            Footer::parse(&description, &bytes, self.dtype.as_ref(), &self.registry, &self.limits)?;
-        if self.checksums
-            && let Some(checksums) = read_checksums(source.as_ref(), &footer).await?
-        {
-            check_description(&checksums, &description, &bytes)?;
-            footer.table.checksums = Some(checksums);
-        }
-        Ok(VortexFile::from_footer(Arc::clone(source), Arc::new(footer)))
+        let described = Described::read(source.as_ref(), self, self.checksums).await?;
+        Ok(VortexFile::from_footer(Arc::clone(source), Arc::new(described.into_footer(self.checksums)?)))
     }
-}
-
-/// The checksums stored in a file, if any.
-pub(crate) async fn read_checksums(source: &dyn ReadAt, footer: &Footer) -> Result<Option<Checksums>> {
-    let entries = footer.user_metadata();
-    let Some(entry) = entries.iter().find(|entry| &*entry.key == CHECKSUMS_KEY) else { return Ok(None) };
-    let segments = footer.segments().len();
-    // There is one hash each, and a header: a longer entry cannot be valid.
-    let most = (segments + entries.len() + 3) as u64 * 8;
-    let range = entry.range.start..entry.range.end.min(entry.range.start + most);
-    let bytes = read_exact(source, range).await?;
-    Checksums::parse(&bytes, segments, entries.len() - 1).map(Some)
-}
-
-/// Verifies the description against its checksum.
-fn check_description(
-    checksums: &Checksums,
-    description: &DescriptionParts,
-    bytes: &DescriptionBytes,
-) -> Result<()> {
-    let mut parts = Vec::new();
-    for part in description.described() {
-        // The description was parsed already, so all parts were read.
-        parts.push(bytes.get(&description.range(part)?).unwrap_or_default());
-    }
-    let found = checksum_of(parts);
-    if found != checksums.description {
-        return Err(Error::corrupt(format!(
-            "the description of the file has checksum {found:016x}, was written with {:016x}",
-            checksums.description
-        )));
-    }
-    Ok(())
 }
 
 /// An open file: its description and its source. Cheap to clone; clones share the data that scans of the

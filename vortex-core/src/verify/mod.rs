@@ -15,7 +15,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 
 use self::bytes::check_bytes;
 use self::column::{Column, check_column, columns_of};
-use crate::file::{MAGIC, OpenOptions, VortexFile, examine, read_checksums};
+use crate::file::{Described, MAGIC, OpenOptions, VortexFile, examine};
 use crate::io::{ReadAt, read_exact};
 use crate::{Error, Result};
 
@@ -26,6 +26,8 @@ const MAX_COLUMNS_AT_ONCE: usize = 8;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Verification {
+    /// The file, if it could be opened. What its scans read is not verified.
+    pub file: Option<VortexFile>,
     /// Rows of the file.
     pub row_count: u64,
     /// Columns of the file.
@@ -80,7 +82,16 @@ pub async fn verify(source: Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Ve
 
 async fn examined(source: &Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Verification> {
     let mut found = Verification::default();
-    let Some(file) = open(source, options, &mut found).await? else { return Ok(found) };
+    let Some(described) = described(source.as_ref(), options, &mut found).await? else { return Ok(found) };
+    let checksums = described.checksums().unwrap_or_else(|error| {
+        found.problem("checksums", error);
+        None
+    });
+    if let Some(Err(error)) = checksums.as_ref().map(|checksums| described.check(checksums)) {
+        found.problem("description", error);
+    }
+    // What is stored is verified as a whole; scans need not repeat that.
+    let file = found.file.insert(described.into_file(source)).clone();
     // Readers do not need it.
     if read_exact(source.as_ref(), 0..MAGIC.len() as u64).await?.as_ref() != MAGIC {
         found.problem("magic", "the file does not begin with \"VTXF\"");
@@ -91,10 +102,8 @@ async fn examined(source: &Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Ver
     if let Err(error) = file.footer().written_schema() {
         found.problem("arrow schema", error);
     }
-    match read_checksums(source.as_ref(), file.footer()).await {
-        Ok(Some(checksums)) => check_bytes(&file, &checksums, &mut found).await?,
-        Ok(None) => {}
-        Err(error) => found.problem("checksums", unless_storage(error)?),
+    if let Some(checksums) = checksums {
+        check_bytes(&file, &checksums, &mut found).await?;
     }
     // A narrow column is little more than round trips to remote storage.
     let at_once = if source.profile().remote { MAX_COLUMNS_AT_ONCE } else { 1 };
@@ -121,27 +130,17 @@ fn unless_storage(error: Error) -> Result<Error> {
     if matches!(error.root(), Error::Read { .. }) { Err(error) } else { Ok(error) }
 }
 
-/// Opens the file, even if the checksum of its description is wrong.
-async fn open(
-    source: &Arc<dyn ReadAt>,
+/// The description of the file, unless it cannot be parsed.
+async fn described(
+    source: &dyn ReadAt,
     options: &OpenOptions,
     found: &mut Verification,
-) -> Result<Option<VortexFile>> {
-    let strict = options.clone().with_checksums(true);
-    let first = match strict.open(Arc::clone(source)).await {
-        // Checksums are verified separately; scans need not repeat that.
-        Ok(_) => None,
-        Err(error) => Some(unless_storage(error)?),
-    };
-    match (options.clone().with_checksums(false).open(Arc::clone(source)).await, first) {
-        (Ok(file), None) => Ok(Some(file)),
-        (Ok(file), Some(error)) => {
-            found.problem("description", error);
-            Ok(Some(file))
-        }
-        (Err(error), _) => {
+) -> Result<Option<Described>> {
+    match Described::read(source, options, true).await {
+        Ok(described) => Ok(Some(described)),
+        Err(error) => {
             let error = unless_storage(error)?;
-            let examination = examine(source.as_ref(), options.limits()).await?;
+            let examination = examine(source, options.limits()).await?;
             for part in examination.parts {
                 if let Err(error) = part.found {
                     found.problem(part.name, error);

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use object_store::ObjectStoreExt as _;
+use object_store::path::Path;
+use test_store::TestStore;
 use vortex_core::file::{OpenOptions, SegmentCompression, SegmentId};
-use vortex_core::io::{MemoryFile, MemorySink};
+use vortex_core::io::{MemoryFile, MemorySink, ObjectFile};
 use vortex_core::write::{FileWriter, WriteOptions};
 use vortex_core::{Release, VortexFile};
 
@@ -100,6 +103,20 @@ async fn a_footer_that_needs_no_reading_verifies_checksums_if_asked_to() {
     for at in places_of_description(&bytes, start) {
         assert!(strict.parse(flipped(&bytes, at, 1).into()).is_err(), "byte {at} of {}", bytes.len());
     }
+}
+
+#[tokio::test]
+async fn checksums_are_read_with_the_description() {
+    let options = WriteOptions::new().with_checksums(true);
+    let bytes = written([&table(300_000)], options).await;
+    let store = TestStore::new();
+    let path = Path::from("file");
+    store.put(&path, bytes.into()).await.unwrap();
+    let source = ObjectFile::new(Arc::clone(&store) as _, store.head(&path).await.unwrap());
+    let strict = OpenOptions::new().with_checksums(true);
+    let file = strict.open(Arc::new(source)).await.unwrap();
+    assert!(file.footer().verifies_checksums());
+    assert_eq!(store.reads.take(), 1);
 }
 
 #[tokio::test]

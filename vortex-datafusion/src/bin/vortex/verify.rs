@@ -10,7 +10,6 @@ use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistr
 use futures::TryStreamExt as _;
 use vortex_core::expr::FieldPath;
 use vortex_core::file::OpenOptions;
-use vortex_core::io::ReadAt;
 use vortex_core::verify::Verification;
 use vortex_core::{VortexFile, verify};
 use vortex_datafusion::recorded_order;
@@ -50,21 +49,21 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
 
 /// What was found in a file, and its problems.
 async fn verified(path: &Path, stores: &Stores) -> Outcome<(Verification, Vec<String>)> {
-    let source = stores.open(path).await?;
     let place = path.display();
-    let found = verify(Arc::clone(&source), &OpenOptions::new()).await;
+    let found = verify(stores.open(path).await?, &OpenOptions::new()).await;
     let found = found.map_err(|error| Failure::at(&place, error))?;
     let mut problems: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
     // Rows of a damaged file may be in any order.
-    if problems.is_empty() {
-        problems.extend(disorder(source).await.map_err(|failure| Failure::at(&place, failure))?);
+    if problems.is_empty()
+        && let Some(file) = &found.file
+    {
+        problems.extend(disorder(file).await.map_err(|failure| Failure::at(&place, failure))?);
     }
     Ok((found, problems))
 }
 
 /// The first row that contradicts the recorded order, on which queries rely.
-async fn disorder(source: Arc<dyn ReadAt>) -> Outcome<Option<String>> {
-    let file = VortexFile::open(source).await?;
+async fn disorder(file: &VortexFile) -> Outcome<Option<String>> {
     let schema = file.schema()?;
     let Some(order) = recorded_order(file.footer(), &schema) else { return Ok(None) };
     let keys = order.iter().filter_map(|key| {
