@@ -64,6 +64,8 @@ pub mod encodings;
 mod error;
 pub mod expr;
 pub mod file;
+#[cfg(test)]
+mod given;
 pub mod io;
 pub mod ipc;
 mod kernels;

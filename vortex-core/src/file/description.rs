@@ -87,10 +87,11 @@ mod tests {
     use super::*;
     use crate::VortexFile;
     use crate::file::{MAGIC, VERSION};
-    use crate::io::{MemorySink, StorageProfile};
+    use crate::given::written;
+    use crate::io::StorageProfile;
     use crate::limits::Limits;
     use crate::wire::{Postscript, PostscriptSegment};
-    use crate::write::{FileWriter, WriteOptions};
+    use crate::write::WriteOptions;
 
     const VAST: u64 = 50 << 30;
 
@@ -144,11 +145,7 @@ mod tests {
 
     /// A file of `len` bytes: zeros were inserted before its postscript, which was changed.
     async fn stretched(len: u64, change: impl FnOnce(&mut Postscript, &mut Vec<u8>)) -> Sparse {
-        let sink = MemorySink::new();
-        let mut writer = FileWriter::try_new(sink.clone(), table().schema(), WriteOptions::new()).unwrap();
-        writer.write(&table()).await.unwrap();
-        writer.finish().await.unwrap();
-        let mut first = sink.bytes().unwrap().to_vec();
+        let mut first = written([table()], WriteOptions::new()).await.to_vec();
         let eof = first.len() - 8;
         let old = usize::from(u16::from_le_bytes([first[eof + 2], first[eof + 3]]));
         let mut postscript = Postscript::parse(&first[eof - old..eof], &Limits::new()).unwrap();

@@ -212,6 +212,7 @@ impl fmt::Display for Part {
 mod tests {
     use super::*;
     use crate::Error;
+    use crate::given::opened;
 
     const FILE: &[u8] = include_bytes!("../../tests/files/0.91.0/tpch_orders.vortex");
 
@@ -253,7 +254,7 @@ mod tests {
 
     #[tokio::test]
     async fn encodings_are_read_without_the_values() {
-        let file = VortexFile::open(Arc::new(MemoryFile::new(FILE))).await.unwrap();
+        let file = opened(FILE).await;
         for id in 0..file.footer().segments().len() {
             let encodings = file.array_encodings(SegmentId(id as u32)).await.unwrap();
             assert_eq!(encodings[0].0, 0);
@@ -287,7 +288,7 @@ mod tests {
 
     #[tokio::test]
     async fn reads_that_are_too_short_are_errors() {
-        let sound = VortexFile::open(Arc::new(MemoryFile::new(FILE))).await.unwrap();
+        let sound = opened(FILE).await;
         let source = Arc::new(Short(MemoryFile::new(FILE)));
         assert!(examine(source.as_ref(), &Limits::default()).await.is_err());
         let file = VortexFile::from_footer(source, Arc::clone(sound.footer()));

@@ -344,51 +344,19 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
-    use std::ops::Range;
-    use std::sync::atomic::{AtomicBool, Ordering};
-
     use arrow::array::{Int64Array, RecordBatch};
-    use async_trait::async_trait;
-    use bytes::Bytes;
     use futures::TryStreamExt as _;
 
     use super::*;
     use crate::VortexFile;
     use crate::expr::column;
-    use crate::io::{MemoryFile, MemoryPool, MemorySink, ReadAt, StorageProfile};
-    use crate::write::{FileWriter, WriteOptions};
+    use crate::given::{Refuses, Stored, file_of};
+    use crate::io::StorageProfile;
+    use crate::kernels::random;
 
-    /// A file on remote storage, unless that turns out to be local.
-    #[derive(Debug)]
-    struct Remote {
-        file: MemoryFile,
-        is_local: AtomicBool,
-    }
-
-    #[async_trait]
-    impl ReadAt for Remote {
-        fn name(&self) -> &str {
-            "remote"
-        }
-
-        async fn len(&self) -> Result<u64> {
-            self.file.len().await
-        }
-
-        async fn read(&self, range: Range<u64>) -> Result<Bytes> {
-            self.file.read(range).await
-        }
-
-        fn profile(&self) -> StorageProfile {
-            let is_local = self.is_local.load(Ordering::SeqCst);
-            if is_local { StorageProfile::LOCAL } else { StorageProfile::REMOTE }
-        }
-    }
-
-    fn remote(name: &str) -> Arc<Remote> {
+    fn remote(name: &str) -> Arc<Stored> {
         let path = format!("{}/tests/files/{name}", env!("CARGO_MANIFEST_DIR"));
-        let file = MemoryFile::new(std::fs::read(path).unwrap());
-        Arc::new(Remote { file, is_local: false.into() })
+        Arc::new(Stored::new(std::fs::read(path).unwrap(), StorageProfile::REMOTE))
     }
 
     async fn golden(name: &str) -> VortexFile {
@@ -398,11 +366,7 @@ mod tests {
     /// A file with a column called `number`.
     async fn written(numbers: Int64Array) -> VortexFile {
         let table = RecordBatch::try_from_iter([("number", Arc::new(numbers) as _)]).unwrap();
-        let sink = MemorySink::new();
-        let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
-        writer.write(&table).await.unwrap();
-        writer.finish().await.unwrap();
-        VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap()
+        file_of([table]).await
     }
 
     #[tokio::test]
@@ -429,28 +393,17 @@ mod tests {
         let source = remote("0.91.0/list_nested.vortex");
         let file = VortexFile::open(Arc::clone(&source) as _).await.unwrap();
         let plan = Plan::new(&file.scan()).unwrap();
-        source.is_local.store(true, Ordering::SeqCst);
+        source.becomes(StorageProfile::LOCAL);
         assert!(plan.is_remote());
         assert!(!Plan::new(&file.scan()).unwrap().is_remote());
-    }
-
-    /// A pool that has no memory.
-    #[derive(Debug)]
-    struct Refuses;
-
-    impl MemoryPool for Refuses {
-        fn try_grow(&self, _bytes: u64) -> bool {
-            false
-        }
-
-        fn shrink(&self, _bytes: u64) {}
     }
 
     #[tokio::test]
     async fn rows_pruned_of_a_split_that_waits_for_memory_are_counted_once() {
         // In each of four splits, only the first of eight zones has rows that pass.
         let file = written(Int64Array::from_iter_values((0..4 << 16).map(|row| row % (1 << 16)))).await;
-        let scan = file.scan().with_filter(column("number").lt(100)).with_memory_pool(Arc::new(Refuses));
+        let scan = file.scan().with_filter(column("number").lt(100));
+        let scan = scan.with_memory_pool(Arc::new(Refuses::default()));
         let metrics = Arc::clone(scan.metrics());
         let batches: Vec<RecordBatch> = scan.into_stream().unwrap().try_collect().await.unwrap();
         assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 400);
@@ -463,8 +416,7 @@ mod tests {
     async fn a_remote_scan_admits_splits_once_there_is_room_for_several() {
         let rows = Int64Array::from_iter_values((0..4 << 16).map(|row: i64| row * row % 1_000_003));
         let local = written(rows).await;
-        let source = remote("0.91.0/tpch_orders.vortex");
-        let far = VortexFile::open(Arc::clone(&source) as Arc<dyn ReadAt>).await.unwrap();
+        let far = golden("0.91.0/tpch_orders.vortex").await;
         for (file, admits_at_half) in [(local, true), (far, false)] {
             let plan = Arc::new(Plan::new(&file.scan()).unwrap());
             let mut admission = Admission::new(&plan, ZoneMaps::read(&plan).await.unwrap());
@@ -479,12 +431,8 @@ mod tests {
 
     #[tokio::test]
     async fn segments_are_kept_if_dropping_them_gives_no_room() {
-        let mut state = 1u64;
-        let mut next = || {
-            state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
-            (state >> 8) as i64
-        };
-        let file = written(Int64Array::from_iter_values((0..4 << 16).map(|_| next()))).await;
+        let mut next = random(1);
+        let file = written(Int64Array::from_iter_values((0..4 << 16).map(|_| next() as i64))).await;
         let plan = Arc::new(Plan::new(&file.scan()).unwrap());
         let mut admission = Admission::new(&plan, ZoneMaps::read(&plan).await.unwrap());
         // The segment that the last but one split used, while splits at work take half of the memory.

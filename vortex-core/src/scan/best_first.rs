@@ -181,9 +181,7 @@ mod tests {
 
     use super::super::zone_maps::ZoneMaps;
     use super::*;
-    use crate::VortexFile;
-    use crate::io::{MemoryFile, MemorySink};
-    use crate::write::{FileWriter, WriteOptions};
+    use crate::given::file_of;
 
     /// Whether the best place in each of three zones is known: one of numbers, one with a NaN, one with a null.
     async fn known(descending: bool, nulls_first: bool, count_nulls: bool) -> Vec<bool> {
@@ -194,11 +192,7 @@ mod tests {
             _ => Some(row as f64),
         });
         let table = RecordBatch::try_from_iter([("number", Arc::new(Float64Array::from_iter(numbers)) as _)]);
-        let (sink, table) = (MemorySink::new(), table.unwrap());
-        let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
-        writer.write(&table).await.unwrap();
-        writer.finish().await.unwrap();
-        let file = VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap();
+        let file = file_of([table.unwrap()]).await;
         let scan = file.scan().with_best_first("number", SortOptions { descending, nulls_first });
         let plan = Plan::new(&scan).unwrap();
         let zone_maps = ZoneMaps::read(&plan).await.unwrap();

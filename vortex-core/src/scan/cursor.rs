@@ -152,19 +152,13 @@ mod tests {
     use arrow::compute::SortOptions;
 
     use super::*;
-    use crate::VortexFile;
-    use crate::io::{MemoryFile, MemorySink};
-    use crate::write::{FileWriter, WriteOptions};
+    use crate::given::file_of;
 
     #[tokio::test]
     async fn a_split_that_is_put_back_may_hold_no_better_row_than_before() {
         let numbers = Int64Array::from_iter_values((0..4 << 16).rev());
         let table = RecordBatch::try_from_iter([("number", Arc::new(numbers) as _)]).unwrap();
-        let sink = MemorySink::new();
-        let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
-        writer.write(&table).await.unwrap();
-        writer.finish().await.unwrap();
-        let file = VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap();
+        let file = file_of([table]).await;
         let plan = Plan::new(&file.scan().with_best_first("number", SortOptions::default())).unwrap();
         let zone_maps = ZoneMaps::read(&plan).await.unwrap();
         let mut cursor = Cursor::new(&plan, &zone_maps);

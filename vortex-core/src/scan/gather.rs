@@ -320,14 +320,15 @@ mod tests {
 
     use arrow::array::{BinaryArray, DurationSecondArray, Int64Array, StringArray};
     use arrow::compute::concat_batches;
-    use async_trait::async_trait;
     use bytes::Bytes;
 
     use super::*;
     use crate::VortexFile;
     use crate::file::{OpenOptions, SegmentCompression};
-    use crate::io::{MemoryFile, MemoryPool, MemorySink, ReadAt, Scheduler, StorageProfile};
-    use crate::write::{FileWriter, WriteOptions};
+    use crate::given::{Stored, opened, written};
+    use crate::io::{MemoryFile, MemoryPool, Scheduler, StorageProfile};
+    use crate::kernels::random;
+    use crate::write::WriteOptions;
 
     fn table() -> RecordBatch {
         let rows = 0..40_000i64;
@@ -339,44 +340,14 @@ mod tests {
         .unwrap()
     }
 
-    async fn written(options: WriteOptions) -> MemorySink {
-        written_table(&table(), options).await
-    }
-
-    async fn written_table(table: &RecordBatch, options: WriteOptions) -> MemorySink {
-        let sink = MemorySink::new();
-        let mut writer = FileWriter::try_new(sink.clone(), table.schema(), options).unwrap();
-        writer.write(table).await.unwrap();
-        writer.finish().await.unwrap();
-        sink
-    }
-
     /// A file whose bytes have to be fetched.
-    #[derive(Debug)]
-    struct Stored(MemoryFile);
-
-    #[async_trait]
-    impl ReadAt for Stored {
-        fn name(&self) -> &str {
-            "stored"
-        }
-
-        async fn len(&self) -> Result<u64> {
-            self.0.len().await
-        }
-
-        async fn read(&self, range: Range<u64>) -> Result<Bytes> {
-            self.0.read(range).await
-        }
-
-        fn profile(&self) -> StorageProfile {
-            StorageProfile::LOCAL
-        }
+    async fn open(bytes: Bytes, options: OpenOptions) -> VortexFile {
+        options.open(Arc::new(Stored::new(bytes, StorageProfile::LOCAL))).await.unwrap()
     }
 
-    async fn open(sink: &MemorySink, options: OpenOptions) -> VortexFile {
-        let source = MemoryFile::new(sink.bytes().unwrap());
-        options.open(Arc::new(Stored(source))).await.unwrap()
+    /// As [`open`], a file with the rows of a table.
+    async fn stored(table: &RecordBatch) -> VortexFile {
+        open(written([table], WriteOptions::new()).await, OpenOptions::new()).await
     }
 
     async fn rows_of(file: &VortexFile, rows: &[u64]) -> Result<RecordBatch> {
@@ -387,7 +358,7 @@ mod tests {
 
     #[tokio::test]
     async fn rows_come_in_the_types_that_were_written() {
-        let file = open(&written(WriteOptions::new()).await, OpenOptions::new()).await;
+        let file = stored(&table()).await;
         let expected = concat_batches(&table().schema(), &[table().slice(3, 1), table().slice(39_999, 1)]);
         assert_eq!(rows_of(&file, &[3, 39_999]).await.unwrap(), expected.unwrap());
     }
@@ -395,7 +366,8 @@ mod tests {
     #[tokio::test]
     async fn rows_larger_than_the_limit_are_decoded_in_parts() {
         let limits = crate::Limits::new().with_max_decoded_bytes(300_000);
-        let file = open(&written(WriteOptions::new()).await, OpenOptions::new().with_limits(limits)).await;
+        let bytes = written([table()], WriteOptions::new()).await;
+        let file = open(bytes, OpenOptions::new().with_limits(limits)).await;
         let stream = file.scan().into_stream().unwrap();
         let batches: Vec<_> = stream.try_collect().await.unwrap();
         assert_eq!(concat_batches(&table().schema(), &batches).unwrap(), table());
@@ -403,22 +375,22 @@ mod tests {
 
     #[tokio::test]
     async fn rows_of_a_file_in_memory_are_not_read_again() {
-        let sink = written(WriteOptions::new()).await;
-        let file = VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap();
+        let bytes = written([table()], WriteOptions::new()).await;
+        let file = opened(bytes.clone()).await;
         let scan = file.scan().with_row_indices([3, 39_999]).with_row_access(RowAccess::Single);
         let metrics = Arc::clone(scan.metrics());
         let batches: Vec<_> = scan.into_stream().unwrap().try_collect().await.unwrap();
-        let stored = rows_of(&open(&sink, OpenOptions::new()).await, &[3, 39_999]).await.unwrap();
+        let stored = rows_of(&open(bytes, OpenOptions::new()).await, &[3, 39_999]).await.unwrap();
         assert_eq!(concat_batches(stored.schema_ref(), &batches).unwrap(), stored);
         assert_eq!(metrics.snapshot().iter().find(|(name, _)| *name == "reads").unwrap().1, 0);
     }
 
     #[tokio::test]
     async fn few_rows_are_fetched_individually_even_from_short_segments() {
-        let mut next = crate::kernels::random(5);
+        let mut next = random(5);
         let column = Arc::new(Int64Array::from_iter_values((0..200_000).map(|_| next() as i64))) as ArrayRef;
         let table = RecordBatch::try_from_iter([("n", column)]).unwrap();
-        let file = open(&written_table(&table, WriteOptions::new()).await, OpenOptions::new()).await;
+        let file = stored(&table).await;
         let every = |step| (0..200_000).step_by(step).collect::<Vec<u64>>();
         let neighbours = (0..1100).chain([199_999]).collect();
         for (rows, is_single) in
@@ -441,7 +413,7 @@ mod tests {
             Arc::new(Int64Array::from_iter_values((0..40_000).map(|row| (row / 50) * 7919 % 1_000_003)))
                 as ArrayRef;
         let table = RecordBatch::try_from_iter([("r", runs)]).unwrap();
-        let file = open(&written_table(&table, WriteOptions::new()).await, OpenOptions::new()).await;
+        let file = stored(&table).await;
         let mut kept = Vec::new();
         for row in [5, 20_000, 30_000] {
             assert_eq!(rows_of(&file, &[row]).await.unwrap(), table.slice(row as usize, 1));
@@ -472,7 +444,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_memory_pool_is_charged_for_rows_read_individually() {
-        let file = open(&written(WriteOptions::new()).await, OpenOptions::new()).await;
+        let file = stored(&table()).await;
         let rows: Vec<u64> = (0..40_000).step_by(1000).collect();
         let (scheduler, pool) = (Scheduler::new(1 << 30), Arc::new(Grants::default()));
         let scan = file.scan().with_row_indices(rows).with_row_access(RowAccess::Single);
@@ -487,7 +459,7 @@ mod tests {
 
     /// 1000 rows of 4 KiB that nothing can compress.
     fn noise() -> RecordBatch {
-        let mut next = crate::kernels::random(1);
+        let mut next = random(1);
         let rows: Vec<Vec<u8>> =
             (0..1000).map(|_| (0..512).flat_map(|_| next().to_le_bytes()).collect()).collect();
         let rows = Arc::new(BinaryArray::from_iter_values(rows)) as ArrayRef;
@@ -496,9 +468,9 @@ mod tests {
 
     #[tokio::test]
     async fn parts_of_rows_are_limited_together() {
-        let sink = written_table(&noise(), WriteOptions::new()).await;
+        let bytes = written([noise()], WriteOptions::new()).await;
         let limits = crate::Limits::new().with_max_decoded_bytes(1 << 20);
-        let file = open(&sink, OpenOptions::new().with_limits(limits)).await;
+        let file = open(bytes, OpenOptions::new().with_limits(limits)).await;
         let rows = |count| (0..1000).filter(|row| row % 4 > 0).take(count).collect::<Vec<u64>>();
         assert_eq!(rows_of(&file, &rows(200)).await.unwrap().num_rows(), 200);
         let error = rows_of(&file, &rows(700)).await.err().map(|error| error.to_string());
@@ -508,7 +480,7 @@ mod tests {
     #[tokio::test]
     async fn without_memory_rows_are_read_in_smaller_parts() {
         let table = noise();
-        let file = open(&written_table(&table, WriteOptions::new()).await, OpenOptions::new()).await;
+        let file = stored(&table).await;
         let wanted: Vec<u64> = (0..1000).filter(|row| row % 10 > 0).collect();
         let mut peaks = Vec::new();
         for budget in [1 << 30, 1 << 10] {
@@ -530,7 +502,7 @@ mod tests {
     async fn segments_that_are_only_read_as_a_whole_are_not_read_for_each_row() {
         let table = noise();
         let options = WriteOptions::new().with_segment_compression(SegmentCompression::Lz4);
-        let file = open(&written_table(&table, options).await, OpenOptions::new()).await;
+        let file = open(written([&table], options).await, OpenOptions::new()).await;
         let wanted: Vec<u64> = (0..1000).step_by(20).collect();
         let scheduler = Scheduler::new(1 << 10);
         let scan = file.scan().with_row_indices(wanted.clone()).with_row_access(RowAccess::Single);
@@ -547,17 +519,17 @@ mod tests {
     async fn rows_of_compressed_segments_are_read_from_whole_segments() {
         for scheme in [SegmentCompression::Lz4, SegmentCompression::Zstd] {
             let options = WriteOptions::new().with_segment_compression(scheme);
-            let file = open(&written(options).await, OpenOptions::new()).await;
+            let file = open(written([table()], options).await, OpenOptions::new()).await;
             assert_eq!(rows_of(&file, &[20_000]).await.unwrap(), table().slice(20_000, 1));
         }
     }
 
     #[tokio::test]
     async fn rows_are_not_handed_out_of_segments_whose_checksum_was_not_verified() {
-        let sink = written(WriteOptions::new().with_checksums(true)).await;
-        let file = open(&sink, OpenOptions::new()).await;
+        let bytes = written([table()], WriteOptions::new().with_checksums(true)).await;
+        let file = open(bytes.clone(), OpenOptions::new()).await;
         let segment = file.footer().segment(crate::file::SegmentId(0)).unwrap();
-        let mut bytes = sink.bytes().unwrap().to_vec();
+        let mut bytes = bytes.to_vec();
         bytes[segment.offset as usize] ^= 1;
         let options = OpenOptions::new().with_checksums(true);
         let damaged = options.open(Arc::new(MemoryFile::new(bytes))).await.unwrap();

@@ -52,15 +52,17 @@ mod tests {
     use arrow::array::{ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, StringArray};
     use arrow::compute::{cast, concat_batches};
     use arrow::datatypes::DataType;
+    use bytes::Bytes;
     use futures::TryStreamExt as _;
 
     use super::*;
     use crate::VortexFile;
     use crate::expr::{Expr, FieldPath, RowPredicate, column};
     use crate::file::OpenOptions;
-    use crate::io::{MemoryFile, MemorySink};
+    use crate::given::written;
+    use crate::io::MemoryFile;
     use crate::limits::Limits;
-    use crate::write::{FileWriter, WriteOptions};
+    use crate::write::WriteOptions;
 
     /// The parts in which rows are processed of which no more than `limit` may be at once.
     fn parts(rows: Range<u64>, live: &Mask, most: usize, limit: u64) -> Result<Vec<(Range<u64>, usize)>> {
@@ -96,14 +98,6 @@ mod tests {
         assert!(broken.is_err() && count == 1, "other errors are returned at once");
     }
 
-    async fn written(table: &RecordBatch, options: WriteOptions) -> MemorySink {
-        let sink = MemorySink::new();
-        let mut writer = FileWriter::try_new(sink.clone(), table.schema(), options).unwrap();
-        writer.write(table).await.unwrap();
-        writer.finish().await.unwrap();
-        sink
-    }
-
     /// Numbers, and words made of them.
     fn table(rows: i64, word: impl Fn(i64) -> String) -> RecordBatch {
         let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values((0..rows).map(|n| n * n % 1009)));
@@ -111,10 +105,9 @@ mod tests {
         RecordBatch::try_from_iter([("number", numbers), ("word", words)]).unwrap()
     }
 
-    async fn open(sink: &MemorySink, max_decoded_bytes: u64) -> VortexFile {
+    async fn open(bytes: Bytes, max_decoded_bytes: u64) -> VortexFile {
         let limits = Limits::new().with_max_decoded_bytes(max_decoded_bytes);
-        let source = Arc::new(MemoryFile::new(sink.bytes().unwrap()));
-        OpenOptions::new().with_limits(limits).open(source).await.unwrap()
+        OpenOptions::new().with_limits(limits).open(Arc::new(MemoryFile::new(bytes))).await.unwrap()
     }
 
     async fn rows(file: &VortexFile, filter: &Expr) -> Result<RecordBatch> {
@@ -127,13 +120,13 @@ mod tests {
     #[tokio::test]
     async fn rows_larger_than_the_limit_are_filtered_and_counted_in_parts() {
         let table = table(40_000, |n| format!("{} is squared", n * n));
-        let sink = written(&table, WriteOptions::new()).await;
-        check_filters(&sink, 300_000, "%9%5 IS sq%").await;
+        let bytes = written([table], WriteOptions::new()).await;
+        check_filters(bytes, 300_000, "%9%5 IS sq%").await;
     }
 
     /// Checks that filters have the same outcome whether or not rows exceed the limit.
-    async fn check_filters(sink: &MemorySink, limit: u64, pattern: &str) {
-        let (strict, lax) = (open(sink, limit).await, open(sink, 2 << 30).await);
+    async fn check_filters(bytes: Bytes, limit: u64, pattern: &str) {
+        let (strict, lax) = (open(bytes.clone(), limit).await, open(bytes, 2 << 30).await);
         let filters = [
             column("word").ilike(pattern),
             column("word").is_in(["x"; 9]).or(column("number").lt(5)),
@@ -183,7 +176,7 @@ mod tests {
     #[tokio::test]
     async fn rows_beyond_the_limit_are_not_filtered_or_counted_in_any_number_of_parts() {
         let table = table(40_000, |n| format!("{} is squared ", n * n).repeat(10));
-        let file = open(&written(&table, WriteOptions::new()).await, 100_000).await;
+        let file = open(written([table], WriteOptions::new()).await, 100_000).await;
         let even = Arc::new(Even::default());
         let filters = [column("word").ilike("%9%5 IS sq%"), Expr::Rows(Arc::clone(&even) as _)];
         for filter in filters {

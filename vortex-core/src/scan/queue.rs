@@ -169,68 +169,38 @@ fn reserve(
 #[cfg(test)]
 mod tests {
     use std::fmt::{self, Display};
-    use std::ops::Range;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::Ordering;
     use std::time::Duration;
 
     use arrow::array::{ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringArray};
     use arrow::compute::SortOptions;
-    use async_trait::async_trait;
-    use bytes::Bytes;
     use futures::TryStreamExt as _;
 
     use super::super::admission::Admission;
     use super::*;
     use crate::VortexFile;
     use crate::expr::{DynamicFilter, Expr, FieldPath, column};
-    use crate::io::{MemoryFile, MemorySink, ReadAt, Scheduler, StorageProfile};
-    use crate::write::{FileWriter, WriteOptions};
+    use crate::given::{Stored, file_of, written};
+    use crate::io::{Scheduler, StorageProfile};
+    use crate::kernels::random;
+    use crate::write::WriteOptions;
 
     /// A file of columns of numbers that nothing can compress.
     async fn numbers_of(rows: usize, columns: usize) -> VortexFile {
-        let mut next = crate::kernels::random(1);
+        let mut next = random(1);
         let mut column = |at| {
             let numbers = Int64Array::from_iter_values((0..rows).map(|_| next() as i64));
             (format!("c{at}"), Arc::new(numbers) as ArrayRef)
         };
         let table = RecordBatch::try_from_iter((0..columns).map(&mut column)).unwrap();
-        let sink = MemorySink::new();
-        let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
-        writer.write(&table).await.unwrap();
-        writer.finish().await.unwrap();
-        VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap()
+        file_of([table]).await
     }
 
-    /// A remote file that counts the reads that start while no other is in flight.
-    #[derive(Debug)]
-    struct Remote {
-        file: MemoryFile,
-        in_flight: AtomicU64,
-        alone: AtomicU64,
-    }
-
-    #[async_trait]
-    impl ReadAt for Remote {
-        fn name(&self) -> &str {
-            "remote"
-        }
-
-        async fn len(&self) -> Result<u64> {
-            self.file.len().await
-        }
-
-        async fn read(&self, range: Range<u64>) -> Result<Bytes> {
-            if self.in_flight.fetch_add(1, Ordering::SeqCst) == 0 {
-                self.alone.fetch_add(1, Ordering::SeqCst);
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            self.in_flight.fetch_sub(1, Ordering::SeqCst);
-            self.file.read(range).await
-        }
-
-        fn profile(&self) -> StorageProfile {
-            StorageProfile { max_read: 1 << 20, coalesce_gap: 0, ..StorageProfile::REMOTE }
-        }
+    /// A remote file of these batches, whose reads take a while.
+    async fn remote(batches: impl IntoIterator<Item = RecordBatch>) -> Arc<Stored> {
+        let profile = StorageProfile { max_read: 1 << 20, coalesce_gap: 0, ..StorageProfile::REMOTE };
+        let bytes = written(batches, WriteOptions::new()).await;
+        Arc::new(Stored::new(bytes, profile).with_delay(Duration::from_millis(20)))
     }
 
     #[tokio::test]
@@ -273,28 +243,18 @@ mod tests {
 
     #[tokio::test]
     async fn splits_that_were_refused_memory_are_requested_together_once_there_is_some() {
-        let mut state = 1u64;
-        let mut next = || {
-            state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
-            i128::from(state >> 4)
-        };
+        let mut random = random(1);
+        let mut next = || i128::from(random() >> 4);
         // Each of 32 splits has a mebibyte of numbers that nothing can compress, half of which pass.
-        let sink = MemorySink::new();
-        let mut batch = |rows: usize| {
-            let numbers = Decimal128Array::from_iter_values((0..rows).map(|_| next() * next()));
+        let mut batch = |_| {
+            let numbers = Decimal128Array::from_iter_values((0..1 << 16).map(|_| next() * next()));
             let passes =
                 numbers.values().iter().map(|number| if number >> 40 & 1 == 1 { "yes" } else { "no" });
             let passes: ArrayRef = Arc::new(StringArray::from_iter_values(passes));
             let numbers: ArrayRef = Arc::new(numbers.with_precision_and_scale(38, 0).unwrap());
             RecordBatch::try_from_iter([("passes", passes), ("number", numbers)]).unwrap()
         };
-        let mut writer = FileWriter::try_new(sink.clone(), batch(0).schema(), WriteOptions::new()).unwrap();
-        for _ in 0..32 {
-            writer.write(&batch(1 << 16)).await.unwrap();
-        }
-        writer.finish().await.unwrap();
-        let file = MemoryFile::new(sink.bytes().unwrap());
-        let remote = Arc::new(Remote { file, in_flight: AtomicU64::new(0), alone: AtomicU64::new(0) });
+        let remote = remote((0..32).map(&mut batch)).await;
         let file = VortexFile::open(Arc::clone(&remote) as _).await.unwrap();
         let scan = file.scan().with_filter(column("passes").like("%e%")).with_projection(["number"]);
         let scan = scan.with_scheduler(Scheduler::new(8 << 20));
@@ -333,21 +293,14 @@ mod tests {
 
     #[tokio::test]
     async fn of_the_best_rows_on_remote_storage_all_are_requested_but_few_decoded_at_once() {
-        let mut next = crate::kernels::random(1);
-        let mut batch = |rows: usize| {
-            let keys: ArrayRef = Arc::new(Int64Array::from_iter_values((0..rows).map(|_| next() as i64 & 3)));
-            let values: ArrayRef = Arc::new(Int64Array::from_iter_values((0..rows).map(|_| next() as i64)));
-            RecordBatch::try_from_iter([("key", keys), ("value", values)]).unwrap()
+        let mut next = random(1);
+        let mut batch = |_| {
+            let mut numbers = |bits| {
+                Arc::new(Int64Array::from_iter_values((0..1 << 16).map(|_| next() as i64 & bits))) as ArrayRef
+            };
+            RecordBatch::try_from_iter([("key", numbers(3)), ("value", numbers(-1))]).unwrap()
         };
-        let sink = MemorySink::new();
-        let mut writer = FileWriter::try_new(sink.clone(), batch(0).schema(), WriteOptions::new()).unwrap();
-        for _ in 0..8 {
-            writer.write(&batch(1 << 16)).await.unwrap();
-        }
-        writer.finish().await.unwrap();
-        let file = MemoryFile::new(sink.bytes().unwrap());
-        let remote = Remote { file, in_flight: AtomicU64::new(0), alone: AtomicU64::new(0) };
-        let file = VortexFile::open(Arc::new(remote)).await.unwrap();
+        let file = VortexFile::open(remote((0..8).map(&mut batch)).await).await.unwrap();
         // All splits hold more rows with the least key than are wanted.
         let scan = file.scan().with_filter(Expr::Dynamic(Arc::new(Unknown)));
         let scan = scan.with_best_first("key", SortOptions::default());

@@ -95,19 +95,13 @@ mod tests {
     use arrow::array::Int64Array;
 
     use super::*;
-    use crate::VortexFile;
-    use crate::io::{MemoryFile, MemorySink};
-    use crate::write::{FileWriter, WriteOptions};
+    use crate::given::file_of;
 
     #[tokio::test]
     async fn a_thread_that_cannot_be_started_is_an_error_also_within_a_runtime() {
         let numbers = Int64Array::from_iter_values(0..10);
         let table = RecordBatch::try_from_iter([("number", Arc::new(numbers) as _)]).unwrap();
-        let sink = MemorySink::new();
-        let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
-        writer.write(&table).await.unwrap();
-        writer.finish().await.unwrap();
-        let file = VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap();
+        let file = file_of([&table]).await;
         // No address space is large enough for this stack.
         let thread = thread::Builder::new().stack_size(1 << (usize::BITS - 3));
         assert!(BatchReader::start_on(thread, file.scan()).is_err());

@@ -317,7 +317,7 @@ impl Scan {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::Ordering;
 
     use arrow::array::Int64Array;
     use futures::TryStreamExt as _;
@@ -325,27 +325,18 @@ mod tests {
     use super::*;
     use crate::VortexFile;
     use crate::expr::column;
-    use crate::io::{MemoryFile, MemoryPool, MemorySink, Scheduler};
-    use crate::write::{FileWriter, WriteOptions};
+    use crate::given::{Refuses, file_of};
+    use crate::io::Scheduler;
+    use crate::kernels::random;
 
     /// A file of 32 splits, each with about four numbers below four, at random places.
     async fn numbers() -> VortexFile {
-        let mut state = 1u64;
-        let mut next = || {
-            state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
-            (state >> 48) as i64
+        let mut next = random(1);
+        let mut batch = |_| {
+            let numbers = Int64Array::from_iter_values((0..1 << 16).map(|_| (next() >> 48) as i64));
+            RecordBatch::try_from_iter([("number", Arc::new(numbers) as _)]).unwrap()
         };
-        let sink = MemorySink::new();
-        let batch = |numbers: Vec<i64>| {
-            RecordBatch::try_from_iter([("number", Arc::new(Int64Array::from(numbers)) as _)]).unwrap()
-        };
-        let schema = batch(Vec::new()).schema();
-        let mut writer = FileWriter::try_new(sink.clone(), schema, WriteOptions::new()).unwrap();
-        for _ in 0..32 {
-            writer.write(&batch((0..1 << 16).map(|_| next()).collect())).await.unwrap();
-        }
-        writer.finish().await.unwrap();
-        VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap()
+        file_of((0..32).map(&mut batch)).await
     }
 
     #[tokio::test]
@@ -356,19 +347,6 @@ mod tests {
         assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 10);
         let scanned = metrics.splits_scanned.get();
         assert!(scanned <= 12, "{scanned} of {}", metrics.splits_planned.get());
-    }
-
-    /// A pool without memory, which counts how often it is asked for some.
-    #[derive(Debug, Default)]
-    struct Refuses(AtomicU64);
-
-    impl MemoryPool for Refuses {
-        fn try_grow(&self, _bytes: u64) -> bool {
-            self.0.fetch_add(1, Ordering::Relaxed);
-            false
-        }
-
-        fn shrink(&self, _bytes: u64) {}
     }
 
     #[tokio::test]

@@ -340,12 +340,10 @@ mod tests {
     use arrow::array::{Int64Array, RecordBatch};
 
     use super::*;
-    use crate::VortexFile;
     use crate::dtype::{DType, PType};
     use crate::expr::{CompareOp, DynamicFilter};
-    use crate::io::{MemoryFile, MemorySink};
+    use crate::given::file_of;
     use crate::scalar::{Scalar, Value};
-    use crate::write::{FileWriter, WriteOptions};
 
     /// Numbers below a limit that changes.
     #[derive(Debug)]
@@ -378,11 +376,7 @@ mod tests {
         const ZONE: i64 = 8192;
         let numbers = Int64Array::from_iter_values(0..5 * ZONE);
         let table = RecordBatch::try_from_iter([("number", Arc::new(numbers) as _)]).unwrap();
-        let sink = MemorySink::new();
-        let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
-        writer.write(&table).await.unwrap();
-        writer.finish().await.unwrap();
-        let file = VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap();
+        let file = file_of([table]).await;
         let below = Arc::new(Below(AtomicI64::new(5 * ZONE)));
         let scan = file.scan().with_filter(Expr::Dynamic(Arc::clone(&below) as _));
         let plan = Plan::new(&scan).unwrap();

@@ -169,8 +169,9 @@ mod tests {
     use super::*;
     use crate::Limits;
     use crate::file::{ARROW_SCHEMA_KEY, UserMetadata};
-    use crate::io::{MemoryFile, MemorySink, ObjectFile};
-    use crate::write::{FileWriter, WriteOptions};
+    use crate::given::{opened, written};
+    use crate::io::{MemoryFile, ObjectFile};
+    use crate::write::WriteOptions;
 
     async fn verified(bytes: Vec<u8>) -> Verification {
         verify(Arc::new(MemoryFile::new(bytes)), &OpenOptions::new()).await.unwrap()
@@ -190,14 +191,10 @@ mod tests {
     async fn an_arrow_schema_that_readers_ignore_is_a_problem() {
         let durations = Arc::new(DurationSecondArray::from(vec![1, 2])) as ArrayRef;
         let rows = RecordBatch::try_from_iter([("a", durations)]).unwrap();
-        let sink = MemorySink::new();
-        let mut writer = FileWriter::try_new(sink.clone(), rows.schema(), WriteOptions::new()).unwrap();
-        writer.write(&rows).await.unwrap();
-        let summary = writer.finish().await.unwrap();
-        let footer = summary.footer(&OpenOptions::new()).unwrap();
+        let mut bytes = written([rows], WriteOptions::new()).await.to_vec();
+        let file = opened(bytes.clone()).await;
         let is_schema = |entry: &&UserMetadata| *entry.key == *ARROW_SCHEMA_KEY;
-        let entry = footer.user_metadata().iter().find(is_schema).unwrap();
-        let mut bytes = sink.bytes().unwrap().to_vec();
+        let entry = file.footer().user_metadata().iter().find(is_schema).unwrap();
         assert_eq!(verified(bytes.clone()).await.problems, []);
         bytes[entry.range.start as usize] ^= 0xff;
         let found = verified(bytes).await;
@@ -224,11 +221,7 @@ mod tests {
 
     /// A file of one batch, in which columns called `other` are renamed to `first`.
     async fn with_one_name(rows: &RecordBatch) -> Vec<u8> {
-        let sink = MemorySink::new();
-        let mut writer = FileWriter::try_new(sink.clone(), rows.schema(), WriteOptions::new()).unwrap();
-        writer.write(rows).await.unwrap();
-        writer.finish().await.unwrap();
-        let mut bytes = sink.bytes().unwrap().to_vec();
+        let mut bytes = written([rows], WriteOptions::new()).await.to_vec();
         let places: Vec<usize> = (0..bytes.len() - 5).filter(|at| &bytes[*at..*at + 5] == b"other").collect();
         assert!(!places.is_empty());
         for at in places {
@@ -244,12 +237,9 @@ mod tests {
         let mut numbers =
             |_| Arc::new(Int64Array::from_iter_values((0..50_000).map(|_| next() as i64))) as ArrayRef;
         let rows = RecordBatch::try_from_iter((0..12).map(|at| (format!("c{at}"), numbers(at)))).unwrap();
-        let sink = MemorySink::new();
-        let mut writer = FileWriter::try_new(sink.clone(), rows.schema(), WriteOptions::new()).unwrap();
-        writer.write(&rows).await.unwrap();
-        writer.finish().await.unwrap();
         let path = Path::from("file");
-        store.put(&path, PutPayload::from_bytes(sink.bytes().unwrap())).await.unwrap();
+        let bytes = written([rows], WriteOptions::new()).await;
+        store.put(&path, PutPayload::from_bytes(bytes)).await.unwrap();
         store.set_latency(Duration::from_millis(5));
         let meta = store.inner.head(&path).await.unwrap();
         let file = ObjectFile::new(Arc::clone(&store) as _, meta);
