@@ -1,6 +1,6 @@
-//! Rows of a file as ranges of their numbers.
+//! Rows of a file as ranges of their numbers, and how ranges are merged.
 
-use std::ops::Range;
+use std::ops::{Range, Sub};
 use std::sync::Arc;
 
 use crate::mask::Mask;
@@ -21,16 +21,8 @@ impl RowRanges {
     /// The rows that are in any of these ranges, which may come in any order and overlap. Ranges that end before they
     /// start have no rows.
     pub fn new(ranges: impl IntoIterator<Item = Range<u64>>) -> Self {
-        let mut ranges: Vec<_> = ranges.into_iter().filter(|range| !range.is_empty()).collect();
-        ranges.sort_unstable_by_key(|range| range.start);
-        ranges.dedup_by(|next, range| {
-            let joins = next.start <= range.end;
-            if joins {
-                range.end = range.end.max(next.end);
-            }
-            joins
-        });
-        Self(ranges.into())
+        let ranges = ranges.into_iter().filter(|range| !range.is_empty()).collect();
+        Self(merged(ranges, 0).into())
     }
 
     /// The ranges, none of which is empty.
@@ -118,6 +110,19 @@ impl FromIterator<Range<u64>> for RowRanges {
     fn from_iter<I: IntoIterator<Item = Range<u64>>>(ranges: I) -> Self {
         Self::new(ranges)
     }
+}
+
+/// The ranges in ascending order, with those joined that overlap or lie at most `gap` apart.
+pub(crate) fn merged<T: Copy + Ord + Sub<Output = T>>(mut ranges: Vec<Range<T>>, gap: T) -> Vec<Range<T>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges.dedup_by(|next, range| {
+        let joins = next.start <= range.end || next.start - range.end <= gap;
+        if joins {
+            range.end = range.end.max(next.end);
+        }
+        joins
+    });
+    ranges
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use std::ops::Range;
 
 use arrow::buffer::Buffer;
 
+use crate::row_ranges::merged;
 use crate::{Error, Result};
 
 /// Ranges this close are fetched as one: reading this many bytes takes no longer than a call.
@@ -78,7 +79,7 @@ impl Pieces {
     /// where each read takes as long as this many bytes more.
     pub(crate) fn request_whole(&self, count: usize, whole: Range<u64>, bytes_per_read: u64) {
         let mut missing = self.missing.borrow_mut();
-        let apart = joined(missing.split_off(count));
+        let apart = merged(missing.split_off(count), GAP);
         let bytes = apart.iter().map(|range| range.end - range.start + bytes_per_read).sum::<u64>();
         if bytes < whole.end - whole.start {
             missing.extend(apart);
@@ -90,7 +91,7 @@ impl Pieces {
     /// Takes the missing ranges, in order and with nearby ranges joined.
     pub(crate) fn take_missing(&mut self) -> Vec<Range<u64>> {
         let expected = Vec::with_capacity(self.missing.get_mut().len());
-        joined(self.missing.replace(expected))
+        merged(self.missing.replace(expected), GAP)
     }
 
     /// Adds bytes of a file, in order.
@@ -105,19 +106,6 @@ impl Pieces {
             reaches_further
         });
     }
-}
-
-/// The ranges in order, with nearby ones joined.
-fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
-    ranges.sort_unstable_by_key(|range| range.start);
-    ranges.dedup_by(|next, range| {
-        let close = next.start <= range.end.saturating_add(GAP);
-        if close {
-            range.end = range.end.max(next.end);
-        }
-        close
-    });
-    ranges
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
 use crate::limits::{Limits, Work};
 use crate::mask::Mask;
+use crate::row_ranges::merged;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
@@ -118,18 +119,7 @@ impl Views {
 
     /// The elements in use, as disjoint ascending runs.
     fn runs(&self) -> Vec<Range<usize>> {
-        let mut ranges: Vec<Range<usize>> = self.ranges().collect();
-        if !self.rise() {
-            ranges.sort_unstable_by_key(|range| range.start);
-        }
-        ranges.dedup_by(|next, run| {
-            let touches = next.start <= run.end;
-            if touches {
-                run.end = run.end.max(next.end);
-            }
-            touches
-        });
-        ranges
+        merged(self.ranges().collect(), 0)
     }
 
     /// Rebases offsets to the positions of elements after only `runs` are kept. Empty lists start at 0.

@@ -9,6 +9,7 @@ use arrow::buffer::Buffer;
 use bytes::Bytes;
 
 use crate::io::{READ_ALIGNMENT, ReadAt, read_exact};
+use crate::row_ranges::merged;
 use crate::{Error, Result};
 
 /// Parts that lie at most this far apart are read together.
@@ -65,15 +66,8 @@ fn joined(mut parts: Vec<Range<u64>>) -> Result<Vec<Range<u64>>> {
     if bytes > MAX_PARTS {
         return Err(Error::limit(format!("a description of {bytes} bytes, at most {MAX_PARTS} allowed")));
     }
-    parts.sort_unstable_by_key(|part| part.start);
-    let mut reads: Vec<Range<u64>> = Vec::new();
-    for part in parts {
-        match reads.last_mut() {
-            Some(read) if part.start.saturating_sub(read.end) <= MAX_GAP => read.end = read.end.max(part.end),
-            _ => reads.push(part.start / READ_ALIGNMENT * READ_ALIGNMENT..part.end),
-        }
-    }
-    Ok(reads)
+    let reads = merged(parts, MAX_GAP).into_iter();
+    Ok(reads.map(|read| read.start / READ_ALIGNMENT * READ_ALIGNMENT..read.end).collect())
 }
 
 #[cfg(test)]
