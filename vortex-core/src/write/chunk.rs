@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 use super::ZONE_LEN;
 use super::dictionary::{Text, TextColumn};
 use super::pieces::join;
+use super::row_sizes::RowSizes;
 use crate::Result;
 use crate::compress::Compressor;
 use crate::dtype::{DType, PType};
@@ -35,12 +36,7 @@ pub(super) struct Job {
     pub(super) len: usize,
     /// Rows per chunk.
     pub(super) step: usize,
-    /// Bytes of the values of all rows.
-    pub(super) raw_bytes: usize,
-    /// Bytes of the rows as one array, in which views share long text.
-    pub(super) joined_bytes: usize,
-    /// Bytes that the rows take while they wait.
-    pub(super) bytes: usize,
+    pub(super) sizes: RowSizes,
     /// Position in the file of the first row.
     pub(super) first_row: u64,
     /// Whether to compute statistics.
@@ -64,11 +60,8 @@ pub(super) struct Turn {
 #[derive(Debug)]
 pub(super) struct Encoded {
     pub(super) leaf: usize,
-    /// Bytes of the values that were encoded.
-    pub(super) raw_bytes: usize,
-    /// Bytes that these took as one array, and while they waited.
-    pub(super) joined_bytes: usize,
-    pub(super) waited_bytes: usize,
+    /// Bytes that the rows took before.
+    pub(super) sizes: RowSizes,
     /// Bytes of the encoded rows in memory and, approximately, in the file.
     pub(super) encoded_bytes: usize,
     pub(super) parts: Vec<Part>,
@@ -159,9 +152,7 @@ impl Job {
         };
         Ok(Encoded {
             leaf: self.leaf,
-            raw_bytes: self.raw_bytes,
-            joined_bytes: self.joined_bytes,
-            waited_bytes: self.bytes,
+            sizes: self.sizes,
             encoded_bytes: parts.iter().map(Part::memory_size).sum::<usize>()
                 + zones.len() * size_of::<Summary>(),
             parts,

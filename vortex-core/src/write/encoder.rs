@@ -95,10 +95,10 @@ impl Encoder {
                 tasks.push(Vec::new());
                 bytes = 0;
             }
-            bytes += job.raw_bytes;
-            all_bytes += job.raw_bytes;
-            self.waiting_bytes += job.bytes;
-            let folded = job.joined_bytes.saturating_sub(job.bytes);
+            bytes += job.sizes.raw;
+            all_bytes += job.sizes.raw;
+            self.waiting_bytes += job.sizes.held;
+            let folded = job.sizes.folded();
             self.largest_folded =
                 if self.folded_bytes == 0 { folded } else { self.largest_folded.max(folded) };
             self.folded_bytes += folded;
@@ -152,8 +152,8 @@ impl Encoder {
 
     fn ended(&mut self, group: usize, at: usize, encoded: Vec<Encoded>) {
         for chunk in &encoded {
-            self.waiting_bytes -= chunk.waited_bytes;
-            self.folded_bytes -= chunk.joined_bytes.saturating_sub(chunk.waited_bytes);
+            self.waiting_bytes -= chunk.sizes.held;
+            self.folded_bytes -= chunk.sizes.folded();
             self.encoded_bytes += chunk.encoded_bytes;
         }
         let group = &mut self.groups[group - self.first_group];
@@ -190,9 +190,10 @@ mod tests {
 
     use super::*;
     use crate::dtype::{DType, PType};
+    use crate::write::row_sizes::RowSizes;
     use crate::{Level, Release};
 
-    fn job(raw_bytes: usize, bytes: usize) -> Job {
+    fn job(raw: usize, held: usize) -> Job {
         let pieces = vec![Arc::new(Int32Array::from(vec![7; 100])) as ArrayRef];
         let dtype = DType::Primitive(PType::I32, false);
         let (path, turn) = ("a".to_owned(), None);
@@ -205,9 +206,7 @@ mod tests {
             start,
             len,
             step,
-            raw_bytes,
-            joined_bytes: raw_bytes,
-            bytes,
+            sizes: RowSizes { raw, joined: raw, held },
             first_row,
             has_zones: true,
             turn,

@@ -57,6 +57,7 @@ mod options;
 mod output;
 mod pending;
 mod pieces;
+mod row_sizes;
 mod storable;
 mod summary;
 mod writer;

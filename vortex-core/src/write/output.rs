@@ -81,7 +81,7 @@ impl Output {
         }
         let leaf = &mut self.leaves[at];
         leaf.add_zones(encoded.zones, dtype)?;
-        leaf.summary.raw_bytes += encoded.raw_bytes as u64;
+        leaf.summary.raw_bytes += encoded.sizes.raw as u64;
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use arrow::array::{Array as _, ArrayRef};
 use super::ZONE_LEN;
 use super::chunk::chunk_rows;
 use super::pieces::Piece;
+use super::row_sizes::RowSizes;
 use crate::Result;
 
 /// In a column without runs, one in this many pieces is checked for runs again.
@@ -32,12 +33,7 @@ struct Waiting {
     short: Vec<Piece>,
     array_bytes: usize,
     rows: usize,
-    /// Bytes of the values of all rows.
-    raw_bytes: usize,
-    /// Bytes of the rows as one array, in which views share long text.
-    joined_bytes: usize,
-    /// Bytes that the waiting rows take.
-    bytes: usize,
+    sizes: RowSizes,
     /// Number of pieces since the last one that was kept as runs.
     without_runs: usize,
     /// Position in the file of the first row.
@@ -50,12 +46,7 @@ pub(super) struct Cut {
     pub(super) leaf: usize,
     pub(super) pieces: Vec<ArrayRef>,
     pub(super) rows: usize,
-    /// Bytes of the values of all rows.
-    pub(super) raw_bytes: usize,
-    /// Bytes of the rows as one array, in which views share long text.
-    pub(super) joined_bytes: usize,
-    /// Bytes that the waiting rows take.
-    pub(super) bytes: usize,
+    pub(super) sizes: RowSizes,
     pub(super) first_row: u64,
 }
 
@@ -71,7 +62,7 @@ impl PendingRows {
 
     /// Bytes of the rows, without those that are only taken until short pieces are joined.
     pub(super) fn row_bytes(&self) -> usize {
-        self.leaves.iter().map(|leaf| leaf.bytes).sum()
+        self.leaves.iter().map(|leaf| leaf.sizes.held).sum()
     }
 
     /// Appends rows: one array per leaf.
@@ -139,13 +130,10 @@ impl PendingRows {
 
     fn cut(&mut self, at: usize, rows: usize) -> Cut {
         let leaf = &mut self.leaves[at];
-        let (before, raw_before, joined_before) = (leaf.bytes, leaf.raw_bytes, leaf.joined_bytes);
-        let taken_before = leaf.taken_bytes();
+        let (before, taken_before) = (leaf.sizes, leaf.taken_bytes());
         let (first_row, pieces) = (leaf.first_row, leaf.cut(rows));
-        let (bytes, raw_bytes) = (before - leaf.bytes, raw_before - leaf.raw_bytes);
-        let joined_bytes = joined_before - leaf.joined_bytes;
         self.bytes -= taken_before - leaf.taken_bytes();
-        Cut { leaf: at, pieces, rows, raw_bytes, joined_bytes, bytes, first_row }
+        Cut { leaf: at, pieces, rows, sizes: before - leaf.sizes, first_row }
     }
 }
 
@@ -207,30 +195,26 @@ impl Waiting {
 
     fn add(&mut self, piece: &Piece) {
         self.rows += piece.array.len();
-        self.raw_bytes += piece.raw_bytes;
-        self.joined_bytes += piece.joined_bytes;
-        self.bytes += piece.bytes;
+        self.sizes += piece.sizes;
     }
 
     fn remove(&mut self, piece: &Piece) {
         self.rows -= piece.array.len();
-        self.raw_bytes -= piece.raw_bytes;
-        self.joined_bytes -= piece.joined_bytes;
-        self.bytes -= piece.bytes;
+        self.sizes -= piece.sizes;
     }
 
     /// Bytes that the rows take, and their arrays.
     fn taken_bytes(&self) -> usize {
-        self.bytes + self.array_bytes
+        self.sizes.held + self.array_bytes
     }
 
     fn chunk_rows(&self) -> usize {
-        chunk_rows(self.rows, self.raw_bytes, self.joined_bytes)
+        chunk_rows(self.rows, self.sizes.raw, self.sizes.joined)
     }
 
     /// Approximate number of bytes of this many rows.
     fn bytes_of(&self, rows: usize) -> usize {
-        (self.bytes as u128 * rows as u128 / self.rows.max(1) as u128) as usize
+        self.sizes.share(rows, self.rows).held
     }
 
     /// Cuts off the first `rows` rows.
@@ -299,7 +283,7 @@ mod tests {
         let arrays = pending.bytes() - 80;
         assert!((800..2000).contains(&arrays), "of three arrays: {arrays}");
         let cut = pending.cut(0, 9);
-        assert_eq!((cut.bytes, pending.bytes()), (36, 44));
+        assert_eq!((cut.sizes.held, pending.bytes()), (36, 44));
         assert_eq!(&join(&cut.pieces, 0, 9).unwrap(), &ints(0..9));
         assert_eq!(&join(&cut.pieces, 4, 3).unwrap(), &ints(4..7));
         assert_eq!(&join(&cut.pieces, 5, 4).unwrap(), &ints(5..9));
@@ -323,7 +307,7 @@ mod tests {
             let arrays = pending.bytes() - pending.row_bytes();
             assert!((short * 200..=short * 500).contains(&arrays), "{arrays} for {short} arrays");
         }
-        assert_eq!(pending.leaves.iter().map(|leaf| leaf.raw_bytes).sum::<usize>(), expected);
+        assert_eq!(pending.leaves.iter().map(|leaf| leaf.sizes.raw).sum::<usize>(), expected);
         let cuts = pending.cut_all();
         assert_eq!((rows_of(&cuts), pending.bytes()), (vec![(0, 0, 9000), (1, 0, 9000)], 0));
         assert_eq!(&join(&cuts[0].pieces, 0, 9000).unwrap(), &ints(0..9000));
@@ -386,7 +370,7 @@ mod tests {
         pending.push(vec![ints(0..8192), repeated(8192)]).unwrap();
         let due = pending.cut_due(usize::MAX).unwrap();
         assert_eq!(rows_of(&due), [(1, 0, 64 << 10)], "a chunk of two mebibytes");
-        assert_eq!((due[0].raw_bytes, due[0].bytes), (2 << 20, 8 * (32 + 4)));
+        assert_eq!((due[0].sizes.raw, due[0].sizes.held), (2 << 20, 8 * (32 + 4)));
     }
 
     #[test]
@@ -403,16 +387,15 @@ mod tests {
         }
         let mut pending = PendingRows::new(1);
         pending.push(vec![Arc::new(views.finish())]).unwrap();
-        let all = &pending.leaves[0];
-        let (bytes, raw_bytes, joined_bytes) = (all.bytes, all.raw_bytes, all.joined_bytes);
-        assert_eq!((raw_bytes, joined_bytes), (20_000 * 16 + 10_000 * 3500, 20_000 * 16 + 7000));
-        assert!(bytes > joined_bytes, "{bytes}");
+        let all = pending.leaves[0].sizes;
+        assert_eq!((all.raw, all.joined), (20_000 * 16 + 10_000 * 3500, 20_000 * 16 + 7000));
+        assert!(all.held > all.joined, "{all:?}");
         let mut cuts = pending.cut_due(usize::MAX).unwrap();
         // The other rows are short on average: each would count, were that not more than all rows take.
         cuts.append(&mut pending.cut_all());
         assert_eq!(rows_of(&cuts), [(0, 0, 16 << 10), (0, 16 << 10, 20_000 - (16 << 10))]);
-        let sum = |of: fn(&Cut) -> usize| cuts.iter().map(of).sum::<usize>();
-        assert_eq!((sum(|cut| cut.bytes), pending.bytes()), (bytes, 0));
-        assert_eq!((sum(|cut| cut.raw_bytes), sum(|cut| cut.joined_bytes)), (raw_bytes, joined_bytes));
+        let mut sum = RowSizes::default();
+        cuts.iter().for_each(|cut| sum += cut.sizes);
+        assert_eq!((sum, pending.bytes()), (all, 0));
     }
 }

@@ -20,6 +20,7 @@ use hashbrown::HashSet;
 use super::carry::carry;
 use super::copies::{concatenated, copied};
 use super::intake::{POSITION_BYTES, entries, items};
+use super::row_sizes::RowSizes;
 use crate::Result;
 use crate::array::bytes::let_go_if;
 use crate::array::take;
@@ -40,12 +41,7 @@ const LONG_TEXT: usize = 1 << 10;
 pub(super) struct Piece {
     /// The rows, or their runs: the leaves themselves are never run-end encoded.
     pub(super) array: ArrayRef,
-    /// Bytes of the values of all rows.
-    pub(super) raw_bytes: usize,
-    /// Bytes of the rows as one array, without runs: as `raw_bytes`, but views share long text.
-    pub(super) joined_bytes: usize,
-    /// Bytes that the array takes.
-    pub(super) bytes: usize,
+    pub(super) sizes: RowSizes,
 }
 
 /// How to count long text that several views show.
@@ -58,12 +54,12 @@ enum Shown {
 impl Piece {
     pub(super) fn new(array: ArrayRef) -> Self {
         let array = let_go(array);
-        let raw_bytes = value_bytes(&array, Shown::EachTime);
-        let is_short = raw_bytes <= array.len() * LONG_TEXT;
-        let joined_bytes = if is_short { raw_bytes } else { value_bytes(&array, Shown::Once) };
+        let raw = value_bytes(&array, Shown::EachTime);
+        let is_short = raw <= array.len() * LONG_TEXT;
+        let joined = if is_short { raw } else { value_bytes(&array, Shown::Once) };
         // Buffers may be longer than what the rows use of them.
-        let bytes = joined_bytes.max(array.get_buffer_memory_size());
-        Self { array, raw_bytes, joined_bytes, bytes }
+        let held = joined.max(array.get_buffer_memory_size());
+        Self { array, sizes: RowSizes { raw, joined, held } }
     }
 
     /// The rows of short pieces as one piece, with bytes of its own, if there are any.
@@ -83,7 +79,7 @@ impl Piece {
     /// # Errors
     /// If rows cannot be copied.
     pub(super) fn owned(self) -> Result<Self> {
-        if self.array.get_buffer_memory_size() <= 2 * (self.raw_bytes + self.header_bytes()) {
+        if self.array.get_buffer_memory_size() <= 2 * (self.sizes.raw + self.header_bytes()) {
             return Ok(self);
         }
         Ok(Self::new(copied(&[self.array])?))
@@ -91,12 +87,12 @@ impl Piece {
 
     /// Whether the array takes much more memory than its values, unless it is joined with others.
     pub(super) fn is_short(&self) -> bool {
-        self.array.len() < MIN_ROWS && self.raw_bytes < MUCH
+        self.array.len() < MIN_ROWS && self.sizes.raw < MUCH
     }
 
-    /// Bytes that the array takes besides what `bytes` counts.
+    /// Bytes that the array takes besides what `sizes` count.
     pub(super) fn array_bytes(&self) -> usize {
-        self.header_bytes() + self.array.get_buffer_memory_size().saturating_sub(self.bytes)
+        self.header_bytes() + self.array.get_buffer_memory_size().saturating_sub(self.sizes.held)
     }
 
     /// Bytes that the array takes besides its buffers, approximately: it and its buffers are allocated one by one.
@@ -128,7 +124,7 @@ impl Piece {
         let values = let_go(take(&self.array, &starts)?);
         let runs = RunArray::<Int32Type>::try_new(&Int32Array::from_iter_values(ends), &values)?;
         self.array = Arc::new(runs);
-        self.bytes = value_bytes(&self.array, Shown::Once);
+        self.sizes.held = value_bytes(&self.array, Shown::Once);
         Ok(true)
     }
 
@@ -138,22 +134,16 @@ impl Piece {
         let first = self.array.slice(0, rows);
         self.array = self.array.slice(rows, len - rows);
         // Fewer rows may be so short on average that each counts, but never for more than all rows did.
-        let bytes = value_bytes(&self.array, Shown::Once).min(self.bytes);
-        let left = |all: usize| (all as u128 * (len - rows) as u128 / len as u128) as usize;
-        let (raw_bytes, joined_bytes) = match self.array.data_type() {
-            DataType::RunEndEncoded(..) => (left(self.raw_bytes), left(self.joined_bytes)),
+        let held = value_bytes(&self.array, Shown::Once).min(self.sizes.held);
+        let left = match self.array.data_type() {
+            DataType::RunEndEncoded(..) => RowSizes { held, ..self.sizes.share(len - rows, len) },
             _ => {
-                let raw_bytes = value_bytes(&self.array, Shown::EachTime).min(self.raw_bytes);
-                (raw_bytes, bytes.min(self.joined_bytes))
+                let raw = value_bytes(&self.array, Shown::EachTime).min(self.sizes.raw);
+                RowSizes { raw, joined: held.min(self.sizes.joined), held }
             }
         };
-        let cut = Self {
-            array: first,
-            raw_bytes: self.raw_bytes - raw_bytes,
-            joined_bytes: self.joined_bytes - joined_bytes,
-            bytes: self.bytes - bytes,
-        };
-        (self.raw_bytes, self.joined_bytes, self.bytes) = (raw_bytes, joined_bytes, bytes);
+        let cut = Self { array: first, sizes: self.sizes - left };
+        self.sizes = left;
         cut
     }
 }
@@ -309,16 +299,16 @@ mod tests {
         let mut next = random(9);
         for array in repeating(5000, 1) {
             let mut piece = Piece::new(ArrayRef::clone(&array));
-            let before = (piece.raw_bytes, piece.bytes);
+            let before = (piece.sizes.raw, piece.sizes.held);
             assert!(piece.shorten().unwrap(), "{}", array.data_type());
-            assert!(piece.bytes * 4 < before.1 && piece.raw_bytes == before.0);
+            assert!(piece.sizes.held * 4 < before.1 && piece.sizes.raw == before.0);
             let (mut cuts, mut raw_bytes) = (Vec::new(), 0);
             while piece.array.len() > 1200 {
                 let cut = piece.cut(next() as usize % 1100);
-                raw_bytes += cut.raw_bytes;
+                raw_bytes += cut.sizes.raw;
                 cuts.push(cut.array);
             }
-            assert_eq!(raw_bytes + piece.raw_bytes, before.0);
+            assert_eq!(raw_bytes + piece.sizes.raw, before.0);
             cuts.push(piece.array);
             for _ in 0..20 {
                 let start = next() as usize % 5000;
@@ -344,7 +334,7 @@ mod tests {
         for rows in [0, 1, 5000] {
             let mut piece = Piece::new(Arc::new(Int32Array::from_iter_values(0..rows)));
             assert!(!piece.shorten().unwrap());
-            assert_eq!(piece.bytes, rows as usize * 4);
+            assert_eq!(piece.sizes.held, rows as usize * 4);
         }
     }
 
@@ -371,8 +361,8 @@ mod tests {
         let lists =
             ListArray::new(item, OffsetBuffer::from_lengths([5, 1000]), Arc::new(NullArray::new(1005)), None);
         let mut piece = Piece::new(Arc::new(lists));
-        assert_eq!(piece.raw_bytes, 1005 * 8 + 2 * 4);
-        assert_eq!(piece.cut(1).raw_bytes, 5 * 8 + 4);
+        assert_eq!(piece.sizes.raw, 1005 * 8 + 2 * 4);
+        assert_eq!(piece.cut(1).sizes.raw, 5 * 8 + 4);
     }
 
     #[test]
@@ -383,7 +373,7 @@ mod tests {
             (0..rows).for_each(|_| views.try_append_view(block, 0, len as u32).unwrap());
             Arc::new(views.finish())
         };
-        let sizes = |piece: &Piece| (piece.raw_bytes, piece.joined_bytes, piece.bytes);
+        let sizes = |piece: &Piece| (piece.sizes.raw, piece.sizes.joined, piece.sizes.held);
         let (mib, rows) = (1 << 20, 2000);
         let long = text(mib, rows);
         // Views are collected in a buffer that is a little too large.
@@ -411,8 +401,8 @@ mod tests {
             });
         }
         let piece = Piece::new(Arc::new(views.finish()));
-        assert_eq!(piece.joined_bytes, 160 + (1 << 20));
-        assert!((2 << 20..=piece.raw_bytes).contains(&piece.bytes), "{}", piece.bytes);
+        assert_eq!(piece.sizes.joined, 160 + (1 << 20));
+        assert!((2 << 20..=piece.sizes.raw).contains(&piece.sizes.held), "{}", piece.sizes.held);
     }
 
     #[test]
@@ -420,7 +410,7 @@ mod tests {
         let long = "long enough to lie in a buffer ".repeat(100);
         let many = StringViewArray::from(vec![long.as_str(); 100]);
         let piece = Piece::new(Arc::new(many.slice(7, 1)));
-        assert_eq!(piece.bytes, 3100 + 16);
+        assert_eq!(piece.sizes.held, 3100 + 16);
         let kept = piece.array;
         let held: usize = kept.as_string_view().data_buffers().iter().map(|buffer| buffer.len()).sum();
         assert_eq!(held, 3100);

@@ -334,7 +334,7 @@ impl FileWriter {
 
     /// Starts encoding rows once there is memory for them. After the last rows, nothing is held back.
     async fn start(&mut self, cuts: Vec<Cut>, are_last: bool) -> Result<()> {
-        let bytes: usize = cuts.iter().map(|cut| cut.bytes).sum();
+        let bytes: usize = cuts.iter().map(|cut| cut.sizes.held).sum();
         let jobs: Vec<Job> = cuts.into_iter().flat_map(|cut| self.jobs(cut, are_last)).collect();
         // Leave room to collect the next rows while these are being encoded.
         let room = self.options.memory_budget.saturating_sub(self.pending_limit() + bytes);
@@ -353,9 +353,7 @@ impl FileWriter {
     /// Cuts rows of a leaf into chunks. Those of text are encoded one after the other, in a single job.
     fn jobs(&mut self, cut: Cut, is_last: bool) -> Vec<Job> {
         let leaf = &self.columns.leaves[cut.leaf];
-        let step = chunk_rows(cut.rows, cut.raw_bytes, cut.joined_bytes);
-        let share =
-            |bytes: usize, rows: usize| (bytes as u128 * rows as u128 / cut.rows.max(1) as u128) as usize;
+        let step = chunk_rows(cut.rows, cut.sizes.raw, cut.sizes.joined);
         let job = |start: usize, len: usize, turn| Job {
             leaf: cut.leaf,
             dtype: leaf.dtype.clone(),
@@ -364,9 +362,7 @@ impl FileWriter {
             start,
             len,
             step,
-            raw_bytes: share(cut.raw_bytes, len),
-            joined_bytes: share(cut.joined_bytes, len),
-            bytes: share(cut.bytes, len),
+            sizes: cut.sizes.share(len, cut.rows),
             first_row: cut.first_row + start as u64,
             has_zones: leaf.is_visible,
             turn,
