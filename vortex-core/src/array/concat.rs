@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray as _, new_empty_array};
-use arrow::datatypes::{BinaryViewType, ByteViewType, DataType, FieldRef, StringViewType};
+use arrow::datatypes::{BinaryViewType, ByteViewType, DataType, StringViewType};
 
 use super::restore::restore;
 use super::row_bytes::{check_elements, max_rows, reserved_bytes};
+use crate::dtype::with_inner;
 use crate::kernels::views::concat_views;
 use crate::limits::Limits;
 use crate::{Error, Result};
@@ -54,10 +55,6 @@ fn views<V: ByteViewType>(parts: &[ArrayRef]) -> Result<ArrayRef> {
 
 /// The same type with the values of dictionaries instead of dictionaries, wherever they are.
 pub(crate) fn without_dictionaries(data_type: &DataType) -> DataType {
-    let field = |field: &FieldRef| {
-        let plain = without_dictionaries(field.data_type());
-        Arc::new(field.as_ref().clone().with_data_type(plain))
-    };
     match data_type {
         DataType::Dictionary(_, values) => without_dictionaries(values),
         // Runs of dictionaries are decoded, too: their ends cannot be kept while their values change.
@@ -66,14 +63,7 @@ pub(crate) fn without_dictionaries(data_type: &DataType) -> DataType {
         {
             without_dictionaries(values.data_type())
         }
-        DataType::List(item) => DataType::List(field(item)),
-        DataType::LargeList(item) => DataType::LargeList(field(item)),
-        DataType::ListView(item) => DataType::ListView(field(item)),
-        DataType::LargeListView(item) => DataType::LargeListView(field(item)),
-        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(field(item), *size),
-        DataType::Struct(fields) => DataType::Struct(fields.iter().map(field).collect()),
-        DataType::Map(entries, sorted) => DataType::Map(field(entries), *sorted),
-        other => other.clone(),
+        other => with_inner(other, &mut without_dictionaries),
     }
 }
 
@@ -85,7 +75,7 @@ mod tests {
     };
     use arrow::buffer::OffsetBuffer;
     use arrow::compute::cast;
-    use arrow::datatypes::Field;
+    use arrow::datatypes::{Field, FieldRef};
 
     use super::*;
 

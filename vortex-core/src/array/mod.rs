@@ -47,7 +47,7 @@ pub(crate) use fixed_width::{fixed_width, into_vec, match_width, own_bytes, valu
 pub(crate) use integers::{
     Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at, integers_of, numbers,
 };
-pub(crate) use items::shown_items;
+pub(crate) use items::{shown_children, shown_items};
 pub(crate) use kept::{Kept, KeptBytes};
 pub use node::Node;
 pub use parts::ArrayParts;

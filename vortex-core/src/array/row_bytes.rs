@@ -9,6 +9,8 @@ use arrow::array::{
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{ByteViewType, DataType};
 
+use super::items::shown_children;
+use crate::dtype::any_inner;
 use crate::{Error, Result};
 
 /// Bytes of the rows of an array; every row counts as at least one.
@@ -110,28 +112,15 @@ pub(crate) fn copied_bytes(array: &dyn Array) -> u64 {
     let inner = match array.data_type() {
         DataType::Utf8View => view_bytes(array.as_string_view()),
         DataType::BinaryView => view_bytes(array.as_binary_view()),
-        DataType::List(_) => {
-            let list = array.as_list::<i32>();
-            let (first, last) = (list.offsets()[0] as usize, list.offsets()[array.len()] as usize);
-            copied_bytes(&list.values().slice(first, last - first))
-        }
-        DataType::LargeList(_) => {
-            let list = array.as_list::<i64>();
-            let (first, last) = (list.offsets()[0] as usize, list.offsets()[array.len()] as usize);
-            copied_bytes(&list.values().slice(first, last - first))
-        }
-        DataType::Map(..) => {
-            let map = array.as_map();
-            let (first, last) = (map.offsets()[0] as usize, map.offsets()[array.len()] as usize);
-            copied_bytes(&map.entries().slice(first, last - first))
-        }
         // Copied as a whole, whichever rows refer to them.
         DataType::ListView(_) => copied_bytes(array.as_list_view::<i32>().values()),
         DataType::LargeListView(_) => copied_bytes(array.as_list_view::<i64>().values()),
-        DataType::FixedSizeList(..) => copied_bytes(array.as_fixed_size_list().values()),
-        DataType::Struct(_) => {
-            let columns = array.as_struct().columns().iter();
-            columns.fold(0, |sum: u64, column| sum.saturating_add(copied_bytes(column)))
+        DataType::List(_)
+        | DataType::LargeList(_)
+        | DataType::Map(..)
+        | DataType::FixedSizeList(..)
+        | DataType::Struct(_) => {
+            shown_children(array).iter().map(|child| copied_bytes(child)).fold(0, u64::saturating_add)
         }
         _ => return RowBytes::of(array).up_to(array.len()),
     };
@@ -147,9 +136,9 @@ fn view_bytes<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> u64 
 pub(crate) fn has_narrow_offsets(data_type: &DataType) -> bool {
     match data_type {
         DataType::Utf8 | DataType::Binary | DataType::List(_) | DataType::Map(..) => true,
-        DataType::LargeList(item) | DataType::FixedSizeList(item, _) => has_narrow_offsets(item.data_type()),
-        DataType::Struct(fields) => fields.iter().any(|field| has_narrow_offsets(field.data_type())),
-        DataType::Union(fields, _) => fields.iter().any(|(_, field)| has_narrow_offsets(field.data_type())),
+        DataType::LargeList(_) | DataType::FixedSizeList(..) | DataType::Struct(_) | DataType::Union(..) => {
+            any_inner(data_type, has_narrow_offsets)
+        }
         _ => false,
     }
 }

@@ -9,6 +9,7 @@ use arrow::datatypes::{ArrowNativeType as _, DataType, UInt64Type};
 
 use super::ArrayRef;
 use super::row_bytes::{RowBytes, has_narrow_offsets, reserved_bytes};
+use crate::dtype::any_inner;
 use crate::limits::Limits;
 use crate::{Error, Result};
 
@@ -59,17 +60,8 @@ pub(crate) fn take(values: &dyn Array, indices: &dyn Array) -> Result<ArrayRef> 
 pub(crate) fn has_empty_values(data_type: &DataType) -> bool {
     match data_type {
         DataType::FixedSizeBinary(size) => *size == 0,
-        DataType::FixedSizeList(item, size) => *size == 0 || has_empty_values(item.data_type()),
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::ListView(item)
-        | DataType::LargeListView(item)
-        | DataType::Map(item, _) => has_empty_values(item.data_type()),
-        DataType::Struct(fields) => fields.iter().any(|field| has_empty_values(field.data_type())),
-        DataType::Union(fields, _) => fields.iter().any(|(_, field)| has_empty_values(field.data_type())),
-        DataType::Dictionary(_, values) => has_empty_values(values),
-        DataType::RunEndEncoded(_, values) => has_empty_values(values.data_type()),
-        _ => false,
+        DataType::FixedSizeList(_, 0) => true,
+        other => any_inner(other, has_empty_values),
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod arrow;
 mod extension;
+mod inner;
 mod nested;
 mod ptype;
 pub(crate) mod stored;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use ::arrow::datatypes::DECIMAL128_MAX_PRECISION;
 
 pub use extension::{Extension, Meaning, TimeUnit};
+pub(crate) use inner::{any_inner, with_inner};
 pub use nested::{MapType, StructType, UnionType};
 pub use ptype::PType;
 pub(crate) use ptype::{match_integer, match_ptype};

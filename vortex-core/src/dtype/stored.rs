@@ -22,7 +22,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, Schema};
 
 use super::arrow::{from_field, presents};
-use super::{DType, MapType, Meaning, PType, StructType, zone};
+use super::{DType, MapType, Meaning, PType, StructType, with_inner, zone};
 use crate::release::since;
 use crate::{Error, Release, Result};
 
@@ -277,29 +277,25 @@ fn carried(dtype: &DType, to: &FieldRef) -> Option<FieldRef> {
 
 /// Like [`carrier`], but without dictionaries: the form in which a writer collects values.
 pub(crate) fn plain_carrier(dtype: &DType, from: &DataType) -> Option<DataType> {
-    carrier(dtype, &without_dictionaries(from))
+    carrier(dtype, &taken_in_as(from))
 }
 
-fn without_dictionaries(data_type: &DataType) -> DataType {
-    let field = |field: &FieldRef| {
-        let plain = without_dictionaries(field.data_type());
-        Arc::new(field.as_ref().clone().with_data_type(plain))
-    };
+/// A type with a value of its own for each row, and with items in the order of lists.
+fn taken_in_as(data_type: &DataType) -> DataType {
     // Rows with the same value share its bytes.
     let shared = |values: &DataType| match values {
         DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
         DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
-        other => without_dictionaries(other),
+        other => taken_in_as(other),
     };
     match data_type {
         DataType::Dictionary(_, values) => shared(values),
         DataType::RunEndEncoded(_, values) => shared(values.data_type()),
-        DataType::List(item) | DataType::ListView(item) => DataType::List(field(item)),
-        DataType::LargeList(item) | DataType::LargeListView(item) => DataType::LargeList(field(item)),
-        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(field(item), *size),
-        DataType::Struct(fields) => DataType::Struct(fields.iter().map(field).collect()),
-        DataType::Map(entries, sorted) => DataType::Map(field(entries), *sorted),
-        other => other.clone(),
+        other => match with_inner(other, &mut taken_in_as) {
+            DataType::ListView(item) => DataType::List(item),
+            DataType::LargeListView(item) => DataType::LargeList(item),
+            plain => plain,
+        },
     }
 }
 

@@ -21,6 +21,7 @@ use hashbrown::HashMap;
 use super::hidden::fit_decimals;
 use crate::array::restore::{map_entries, renamed, without_nulls};
 use crate::array::{has_empty_values, present, shown_items, take};
+use crate::dtype::any_inner;
 use crate::{Error, Result};
 
 /// Converts an array to its carrier type: the [`plain_carrier`](crate::dtype::stored::plain_carrier) of
@@ -193,10 +194,8 @@ fn copied_lists<O: OffsetSizeTrait>(views: &GenericListViewArray<O>, item: &Fiel
 fn has_masked_fields(data_type: &DataType) -> bool {
     match data_type {
         DataType::Struct(_) => true,
-        DataType::FixedSizeList(item, _) => !item.is_nullable() || has_masked_fields(item.data_type()),
-        DataType::List(item) | DataType::LargeList(item) => has_masked_fields(item.data_type()),
-        DataType::Map(entries, _) => has_masked_fields(entries.data_type()),
-        _ => false,
+        DataType::FixedSizeList(item, _) if !item.is_nullable() => true,
+        other => any_inner(other, has_masked_fields),
     }
 }
 

@@ -12,7 +12,7 @@ use arrow::array::{
 use arrow::compute::concat;
 use arrow::datatypes::DataType;
 
-use super::intake::{entries, items};
+use crate::array::shown_children;
 use crate::{Error, Result};
 
 /// The rows of all pieces as one array, in memory of its own.
@@ -45,18 +45,9 @@ pub(super) fn concatenated(parts: &[&dyn Array]) -> Result<ArrayRef> {
 
 /// The number of items of lists with 32-bit offsets, at the level that has most.
 fn most_items(array: &dyn Array) -> usize {
-    let with_own = |items: &dyn Array| items.len().max(most_items(items));
-    match array.data_type() {
-        DataType::List(_) => with_own(&items(array.as_list::<i32>())),
-        DataType::Map(..) => with_own(&entries(array.as_map())),
-        DataType::LargeList(_) => most_items(&items(array.as_list::<i64>())),
-        DataType::FixedSizeList(..) => most_items(array.as_fixed_size_list().values()),
-        DataType::Struct(_) => {
-            let columns = array.as_struct().columns().iter();
-            columns.map(|column| most_items(column)).max().unwrap_or(0)
-        }
-        _ => 0,
-    }
+    let counts = matches!(array.data_type(), DataType::List(_) | DataType::Map(..));
+    let of_child = |child: &ArrayRef| most_items(child).max(if counts { child.len() } else { 0 });
+    shown_children(array).iter().map(of_child).max().unwrap_or(0)
 }
 
 /// The array with a copy of all text that views refer to.

@@ -16,6 +16,7 @@ use arrow::datatypes::{
 };
 
 use crate::array::shown_items;
+use crate::dtype::any_inner;
 use crate::{Error, Result};
 
 /// The same rows, with decimals that have no more digits than their type: zero where one has, but no row shows it.
@@ -72,12 +73,7 @@ fn has_decimals(data_type: &DataType) -> bool {
         | DataType::Decimal64(..)
         | DataType::Decimal128(..)
         | DataType::Decimal256(..) => true,
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _) => has_decimals(item.data_type()),
-        DataType::Struct(fields) => fields.iter().any(|field| has_decimals(field.data_type())),
-        _ => false,
+        other => any_inner(other, has_decimals),
     }
 }
 

@@ -8,8 +8,7 @@
 use std::ops::Range;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray as _, GenericByteViewArray, GenericListArray, GenericListViewArray, MapArray,
-    OffsetSizeTrait, RecordBatch, StructArray,
+    Array, ArrayRef, AsArray as _, GenericByteViewArray, GenericListViewArray, OffsetSizeTrait, RecordBatch,
 };
 use arrow::buffer::Buffer;
 use arrow::datatypes::{
@@ -17,6 +16,8 @@ use arrow::datatypes::{
 };
 
 use super::pieces::{distinct_bytes, spanned};
+use crate::array::shown_children;
+use crate::dtype::any_inner;
 use crate::{Error, Result};
 
 /// Maximum number of rows taken in at a time.
@@ -84,12 +85,7 @@ fn may_share(data_type: &DataType) -> bool {
         | DataType::LargeListView(_)
         | DataType::Dictionary(..)
         | DataType::RunEndEncoded(..) => true,
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _) => may_share(item.data_type()),
-        DataType::Struct(fields) => fields.iter().any(|field| may_share(field.data_type())),
-        _ => false,
+        other => any_inner(other, may_share),
     }
 }
 
@@ -121,13 +117,14 @@ fn own_bytes(array: &dyn Array, judge: Judge) -> u64 {
         },
         DataType::ListView(_) => bytes_of_views(array.as_list_view::<i32>(), judge),
         DataType::LargeListView(_) => bytes_of_views(array.as_list_view::<i64>(), judge),
-        DataType::List(_) => bytes_of_items(&items(array.as_list::<i32>()), judge),
-        DataType::LargeList(_) => bytes_of_items(&items(array.as_list::<i64>()), judge),
-        DataType::Map(..) => bytes_of_items(&entries(array.as_map()), judge),
-        DataType::FixedSizeList(..) => bytes_of_items(array.as_fixed_size_list().values(), judge),
+        DataType::List(_) | DataType::LargeList(_) | DataType::Map(..) | DataType::FixedSizeList(..) => {
+            shown_children(array)
+                .iter()
+                .map(|items| bytes_of_items(items, judge))
+                .fold(0, u64::saturating_add)
+        }
         DataType::Struct(_) => {
-            let columns = array.as_struct().columns().iter().map(|column| own_bytes(column, judge));
-            columns.fold(0, u64::saturating_add)
+            shown_children(array).iter().map(|field| own_bytes(field, judge)).fold(0, u64::saturating_add)
         }
         DataType::Utf8 => spanned(array.as_string::<i32>().value_offsets()) as u64 + rows * 4,
         DataType::Binary => spanned(array.as_binary::<i32>().value_offsets()) as u64 + rows * 4,
@@ -229,18 +226,6 @@ fn bytes_of_runs<R: RunEndIndexType>(array: &dyn Array, judge: Judge) -> u64 {
     })
 }
 
-/// The items that lists refer to.
-pub(super) fn items<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> ArrayRef {
-    let first = lists.value_offsets()[0].as_usize();
-    lists.values().slice(first, lists.value_offsets()[lists.len()].as_usize() - first)
-}
-
-/// The entries that maps refer to.
-pub(super) fn entries(maps: &MapArray) -> StructArray {
-    let first = maps.value_offsets()[0].as_usize();
-    maps.entries().slice(first, maps.value_offsets()[maps.len()].as_usize() - first)
-}
-
 /// Rejects values that readers refuse by default.
 ///
 /// # Errors
@@ -252,22 +237,15 @@ pub(super) fn check_lengths(array: &dyn Array) -> Result<()> {
         DataType::LargeUtf8 => check_offsets(array.as_string::<i64>().value_offsets()),
         DataType::LargeBinary => check_offsets(array.as_binary::<i64>().value_offsets()),
         DataType::Dictionary(..) => check_lengths(array.as_any_dictionary().values()),
-        DataType::Struct(_) => {
-            array.as_struct().columns().iter().try_for_each(|column| check_lengths(column))
-        }
-        DataType::List(_) => check_lengths(&items(array.as_list::<i32>())),
-        DataType::LargeList(_) => check_lengths(&items(array.as_list::<i64>())),
         DataType::ListView(_) => check_lengths(array.as_list_view::<i32>().values()),
         DataType::LargeListView(_) => check_lengths(array.as_list_view::<i64>().values()),
-        DataType::FixedSizeList(..) => check_lengths(array.as_fixed_size_list().values()),
-        DataType::Map(..) => check_lengths(&entries(array.as_map())),
         DataType::RunEndEncoded(..) => {
             let data = array.to_data();
             data.child_data()
                 .iter()
                 .try_for_each(|child| check_lengths(&arrow::array::make_array(child.clone())))
         }
-        _ => Ok(()),
+        _ => shown_children(array).iter().try_for_each(|child| check_lengths(child)),
     }
 }
 

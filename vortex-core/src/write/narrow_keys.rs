@@ -12,10 +12,11 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray as _, RecordBatch};
-use arrow::datatypes::{DataType, FieldRef, Int16Type, Int32Type, Int64Type, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Int16Type, Int32Type, Int64Type, Schema, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 
 use crate::Result;
+use crate::dtype::with_inner;
 
 /// The dictionaries with narrow keys, and the values they have had.
 #[derive(Debug)]
@@ -68,9 +69,11 @@ impl NarrowKeys {
     pub(super) fn widened(&self, schema: &SchemaRef) -> SchemaRef {
         let mut dictionaries = self.dictionaries.iter();
         let mut is_too_narrow = |_| dictionaries.next().is_some_and(Dictionary::is_full);
-        let fields: Vec<_> =
-            schema.fields().iter().map(|field| widened_field(field, &mut is_too_narrow)).collect();
-        Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+        let fields = schema.fields().iter().map(|field| {
+            let wide = widened(field.data_type(), &mut is_too_narrow);
+            field.as_ref().clone().with_data_type(wide)
+        });
+        Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
     }
 }
 
@@ -154,30 +157,8 @@ fn widened(data_type: &DataType, is_too_narrow: &mut dyn FnMut(usize) -> bool) -
             };
             DataType::Dictionary(Box::new(keys), Box::new(widened(values, is_too_narrow)))
         }
-        DataType::Struct(fields) => {
-            DataType::Struct(fields.iter().map(|field| widened_field(field, is_too_narrow)).collect())
-        }
-        DataType::List(item) => DataType::List(widened_field(item, is_too_narrow)),
-        DataType::LargeList(item) => DataType::LargeList(widened_field(item, is_too_narrow)),
-        DataType::ListView(item) => DataType::ListView(widened_field(item, is_too_narrow)),
-        DataType::LargeListView(item) => DataType::LargeListView(widened_field(item, is_too_narrow)),
-        DataType::FixedSizeList(item, len) => {
-            DataType::FixedSizeList(widened_field(item, is_too_narrow), *len)
-        }
-        DataType::Map(entries, sorted) => DataType::Map(widened_field(entries, is_too_narrow), *sorted),
-        DataType::RunEndEncoded(ends, values) => {
-            DataType::RunEndEncoded(Arc::clone(ends), widened_field(values, is_too_narrow))
-        }
-        other => other.clone(),
+        other => with_inner(other, &mut |inner| widened(inner, is_too_narrow)),
     }
-}
-
-fn widened_field(field: &FieldRef, is_too_narrow: &mut dyn FnMut(usize) -> bool) -> FieldRef {
-    let wide = widened(field.data_type(), is_too_narrow);
-    if wide == *field.data_type() {
-        return Arc::clone(field);
-    }
-    Arc::new(field.as_ref().clone().with_data_type(wide))
 }
 
 #[cfg(test)]

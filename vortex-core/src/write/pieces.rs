@@ -19,11 +19,11 @@ use hashbrown::HashSet;
 
 use super::carry::carry;
 use super::copies::{concatenated, copied};
-use super::intake::{POSITION_BYTES, entries, items};
+use super::intake::POSITION_BYTES;
 use super::row_sizes::RowSizes;
 use crate::Result;
 use crate::array::bytes::let_go_if;
-use crate::array::take;
+use crate::array::{shown_children, take};
 use crate::kernels::views::{MAX_INLINE, VIEW_BYTES, view_len};
 
 /// Rows are kept as runs if there is at most one run per this many rows.
@@ -201,22 +201,18 @@ fn value_bytes(array: &ArrayRef, shown: Shown) -> usize {
             DataType::LargeBinary => spanned(array.as_binary::<i64>().value_offsets()) + array.len() * 8,
             DataType::Utf8View => view_bytes(array.as_string_view(), shown),
             DataType::BinaryView => view_bytes(array.as_binary_view(), shown),
-            DataType::List(_) => item_bytes(&items(array.as_list::<i32>()), shown) + array.len() * 4,
-            DataType::LargeList(_) => item_bytes(&items(array.as_list::<i64>()), shown) + array.len() * 8,
-            DataType::Map(..) => {
-                // Keys are copied out of their views when they are encoded.
-                let entries: ArrayRef = Arc::new(entries(array.as_map()));
-                item_bytes(&entries, Shown::EachTime) + array.len() * 4
-            }
+            DataType::List(_) => item_bytes(array, shown) + array.len() * 4,
+            DataType::LargeList(_) => item_bytes(array, shown) + array.len() * 8,
+            // Keys are copied out of their views when they are encoded.
+            DataType::Map(..) => item_bytes(array, Shown::EachTime) + array.len() * 4,
             DataType::RunEndEncoded(..) => {
                 let runs = array.as_run::<Int32Type>();
                 let first = runs.run_ends().get_start_physical_index();
                 let count = runs.run_ends().get_end_physical_index() + 1 - first;
                 value_bytes(&runs.values().slice(first, count), shown) + count * size_of::<i32>()
             }
-            DataType::FixedSizeList(..) => value_bytes(array.as_fixed_size_list().values(), shown),
-            DataType::Struct(_) => {
-                array.as_struct().columns().iter().map(|column| value_bytes(column, shown)).sum()
+            DataType::FixedSizeList(..) | DataType::Struct(_) => {
+                shown_children(array).iter().map(|child| value_bytes(child, shown)).sum()
             }
             other => match other.primitive_width() {
                 Some(width) => array.len() * width,
@@ -226,11 +222,12 @@ fn value_bytes(array: &ArrayRef, shown: Shown) -> usize {
 }
 
 /// Bytes of the items of lists. Where these take none, their positions do: chunks must not have too many.
-fn item_bytes(items: &ArrayRef, shown: Shown) -> usize {
-    match value_bytes(items, shown) {
+fn item_bytes(lists: &ArrayRef, shown: Shown) -> usize {
+    let of_items = |items: &ArrayRef| match value_bytes(items, shown) {
         0 => items.len().saturating_mul(POSITION_BYTES as usize),
         bytes => bytes,
-    }
+    };
+    shown_children(lists).iter().map(of_items).sum()
 }
 
 /// Bytes of views and of the text that they show.
