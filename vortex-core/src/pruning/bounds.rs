@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 
-use arrow::array::{Array as _, ArrayRef};
 use arrow::buffer::BooleanBuffer;
 
 use super::{RowBlocks, Verdict};
@@ -50,10 +49,9 @@ pub(super) fn verdict(predicate: &Predicate, map: &ZoneMap, rows: &RowRanges) ->
     if predicate.check(&map.dtype).is_err() {
         return Ok(Verdict::unknown(map.zone_count));
     }
-    let blocks = RowBlocks { row_count: map.row_count, block_len: map.zone_len };
     let mut outcomes = vec![VACUOUS; map.zone_count];
-    let dtype = map.dtype.with_nullable(true);
-    for zone in blocks.holding(rows).take_while(|zone| *zone < map.zone_count) {
+    let dtype = map.bound_dtype();
+    for zone in RowBlocks::of_zones(map).holding(rows).take_while(|zone| *zone < map.zone_count) {
         outcomes[zone] = outcome(predicate, &read(map, &dtype, zone));
     }
     let (may, all): (Vec<bool>, Vec<bool>) =
@@ -63,18 +61,17 @@ pub(super) fn verdict(predicate: &Predicate, map: &ZoneMap, rows: &RowRanges) ->
 
 /// Whether a zone may hold a value that matches a predicate which fits the column.
 pub(crate) fn may_hold(predicate: &Predicate, map: &ZoneMap, zone: usize) -> bool {
-    zone >= map.zone_count || outcome(predicate, &read(map, &map.dtype.with_nullable(true), zone)).may
+    zone >= map.zone_count || outcome(predicate, &read(map, &map.bound_dtype(), zone)).may
 }
 
-/// What a zone map states of a zone; bounds are of type `dtype`, which is nullable.
+/// What a zone map states of a zone; bounds are of type `dtype`.
 fn read(map: &ZoneMap, dtype: &DType, zone: usize) -> Zone {
-    let bound = |bounds: &Option<ArrayRef>, is_min: bool| {
-        let bounds = bounds.as_ref().filter(|bounds| zone < bounds.len() && bounds.is_valid(zone))?;
-        let value = Scalar::from_arrow(bounds.as_ref(), zone, dtype).ok()?;
+    let bound = |bound: Option<Scalar>, is_min: bool| {
         // A NaN bound provides no information.
-        (!value.value().is_nan()).then(|| widen_zero(&value, is_min))
+        bound.filter(|bound| !bound.value().is_nan()).map(|bound| widen_zero(&bound, is_min))
     };
-    let (min, max) = (bound(&map.min, true), bound(&map.max, false));
+    let (min, max) = map.bounds_of(zone, dtype);
+    let (min, max) = (bound(min, true), bound(max, false));
     let crossed = match (&min, &max) {
         (Some(min), Some(max)) => min.compare(max).is_none_or(Ordering::is_gt),
         _ => false,

@@ -29,6 +29,11 @@ pub(crate) struct RowBlocks {
 }
 
 impl RowBlocks {
+    /// The zones of a zone map.
+    pub(crate) fn of_zones(map: &ZoneMap) -> Self {
+        Self { row_count: map.row_count, block_len: map.zone_len }
+    }
+
     /// Number of blocks.
     pub(crate) fn count(&self) -> usize {
         usize::try_from(self.row_count.div_ceil(self.block_len)).unwrap_or(usize::MAX)

@@ -101,7 +101,7 @@ pub(super) fn leading_splits(plan: &Plan, zone_maps: &ZoneMaps) -> Vec<u64> {
         let Some(map) = zone_maps.of_field(plan, column).filter(|_| measures.is_of_extremes()) else {
             continue;
         };
-        let blocks = RowBlocks { row_count: map.row_count, block_len: map.zone_len };
+        let blocks = RowBlocks::of_zones(map);
         let zones: Vec<u64> = blocks.holding(&rows).map(|zone| zone as u64).collect();
         for (is_wanted, descending) in [(measures.min, false), (measures.max, true)] {
             // Where bounds are values, they are the answer already.

@@ -53,7 +53,7 @@ impl Known {
                 return Some(stated);
             }
             let changes = extremes.changes(&column.dtype, measures);
-            let blocks = RowBlocks { row_count: map.row_count, block_len: map.zone_len };
+            let blocks = RowBlocks::of_zones(map);
             let of_column = blocks.mask(rows, |zone| !changes.may_be_in(map, zone));
             idle = idle.and(&of_column);
             of_column.is_all().then(|| Aggregate::empty(&column.dtype))

@@ -2,14 +2,14 @@
 
 use std::cmp::Ordering;
 
-use arrow::array::{Array as _, ArrayRef, UInt64Array};
+use arrow::array::{Array as _, ArrayRef};
 
 use super::Verification;
 use crate::array::Aggregate;
 use crate::dtype::DType;
 use crate::layout::ZoneMap;
 use crate::stats::compute::Summary;
-use crate::stats::{FieldStats, is_float, sum_dtype, widen_zero};
+use crate::stats::{FieldStats, is_float, widen_zero};
 use crate::{Result, Scalar};
 
 /// Properties of the values of some rows.
@@ -71,23 +71,15 @@ impl<'a> Findings<'a> {
             return;
         }
         self.found.checked_zones += 1;
-        let count = |counts: &Option<UInt64Array>| {
-            counts.as_ref().filter(|counts| counts.is_valid(zone)).map(|counts| counts.value(zone))
-        };
-        self.check_count("nulls", count(&map.null_count), self.summary.null_count);
-        self.check_count("NaN values", count(&map.nan_count), self.summary.nan_count);
-        let bound = |bounds: &Option<ArrayRef>| {
-            let bounds = bounds.as_ref().filter(|bounds| bounds.is_valid(zone))?;
-            Scalar::from_arrow(bounds.as_ref(), zone, &map.dtype.with_nullable(true)).ok()
-        };
-        let (min, max) = (bound(&map.min), bound(&map.max));
+        let nulls = map.null_count.as_ref().filter(|counts| counts.is_valid(zone));
+        self.check_count("nulls", nulls.map(|counts| counts.value(zone)), self.summary.null_count);
+        self.check_count("NaN values", map.nans_of(zone), self.summary.nan_count);
+        let (min, max) = map.bounds_of(zone, &map.bound_dtype());
         self.check_bounds(min.as_ref(), max.as_ref());
         if map.is_exact {
             self.check_exact(min.as_ref(), max.as_ref());
         }
-        let sum = map.sum.as_ref().filter(|sums| sums.is_valid(zone)).zip(sum_dtype(&map.dtype));
-        let sum = sum.and_then(|(sums, dtype)| Scalar::from_arrow(sums.as_ref(), zone, &dtype).ok());
-        self.check_sum(sum.as_ref());
+        self.check_sum(map.sum_of(zone).as_ref());
     }
 
     /// Checks the statistics of a column of the file, which consists of these rows.

@@ -3,14 +3,11 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use arrow::array::{Array as _, ArrayRef};
-use arrow::datatypes::i256;
-
 use super::ZoneMap;
 use crate::array::{Aggregate, Measures, has_sum, integer};
 use crate::scalar::{Scalar, Value};
 use crate::stats::compute::has_bounds;
-use crate::stats::{is_float, sum_dtype};
+use crate::stats::is_float;
 
 impl ZoneMap {
     /// The aggregates of all rows of some zones. `None` if the map does not contain all that is wanted, or only bounds,
@@ -28,41 +25,29 @@ impl ZoneMap {
         let mut found = Aggregate::empty(&self.dtype).only(measures);
         (found.row_count, found.null_count, found.nan_count) = (row_count, null_count, nan_count);
         if measures.has_extremes() && has_bounds(&self.dtype) && has_values {
-            let (min, max) = (self.extreme(self.min.as_ref(), zone)?, self.extreme(self.max.as_ref(), zone)?);
+            let bounds = self.is_exact.then(|| self.bounds_of(zone, &self.bound_dtype()));
+            let (min, max) = bounds.and_then(|(min, max)| Some((extreme(min)?, extreme(max)?)))?;
             if min.compare(&max) == Some(Ordering::Greater) {
                 return None;
             }
             (found.min, found.max) = (measures.min.then_some(min), measures.max.then_some(max));
         }
         if measures.sum && has_sum(&self.dtype) && has_values {
-            found.sum = Some(self.sum_of(zone)?);
+            found.sum = Some(integer(self.sum_of(zone)?.value())?);
         }
         Some(found)
     }
+}
 
-    fn nans_of(&self, zone: usize) -> Option<u64> {
-        let counts = self.nan_count.as_ref()?;
-        counts.is_valid(zone).then(|| counts.value(zone))
-    }
-
-    /// A bound that is a value of the zone. Writers take both zeros of floats for equal.
-    fn extreme(&self, bounds: Option<&ArrayRef>, zone: usize) -> Option<Scalar> {
-        let bounds = bounds.filter(|bounds| self.is_exact && bounds.is_valid(zone))?;
-        let bound = Scalar::from_arrow(bounds.as_ref(), zone, &self.dtype.with_nullable(true)).ok()?;
-        let is_zero = match bound.value() {
-            Value::F16(value) => *value == half::f16::ZERO,
-            Value::F32(value) => *value == 0.0,
-            Value::F64(value) => *value == 0.0,
-            _ => false,
-        };
-        (!is_zero).then_some(bound)
-    }
-
-    fn sum_of(&self, zone: usize) -> Option<i256> {
-        let sums = self.sum.as_ref().filter(|sums| sums.is_valid(zone))?;
-        let sum = Scalar::from_arrow(sums.as_ref(), zone, &sum_dtype(&self.dtype)?).ok()?;
-        integer(sum.value())
-    }
+/// A bound that is a value of its zone. Writers take both zeros of floats for equal.
+fn extreme(bound: Option<Scalar>) -> Option<Scalar> {
+    let is_zero = match bound.as_ref()?.value() {
+        Value::F16(value) => *value == half::f16::ZERO,
+        Value::F32(value) => *value == 0.0,
+        Value::F64(value) => *value == 0.0,
+        _ => false,
+    };
+    bound.filter(|_| !is_zero)
 }
 
 #[cfg(test)]
@@ -70,6 +55,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{Float64Array, Int8Array, Int64Array, UInt64Array};
+    use arrow::datatypes::i256;
 
     use super::*;
     use crate::dtype::{DType, PType};

@@ -11,8 +11,8 @@ use super::metadata::ZoneColumn;
 use crate::array::EncodedRef;
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
-use crate::stats::{FieldStats, Precision, is_float};
-use crate::{Error, Result};
+use crate::stats::{FieldStats, Precision, is_float, sum_dtype};
+use crate::{Error, Result, Scalar};
 
 /// Statistics of a column, one row per zone. A null bound provides no information about its zone.
 #[derive(Debug, Clone)]
@@ -76,10 +76,10 @@ impl ZoneMap {
     /// Converts file statistics to a map of one zone.
     pub(crate) fn of_file(stats: &FieldStats, dtype: &DType, row_count: u64) -> Result<Self> {
         let arrow = data_type(dtype)?;
-        let bound = |bound: &Precision<crate::Scalar>| bound.value().and_then(|v| v.to_arrow(&arrow, 1).ok());
+        let bound = |bound: &Precision<Scalar>| bound.value().and_then(|v| v.to_arrow(&arrow, 1).ok());
         let count = |count: Option<u64>| count.map(|count| UInt64Array::from(vec![count]));
         let sum = stats.sum.as_ref().and_then(|sum| sum.to_arrow(&data_type(sum.dtype()).ok()?, 1).ok());
-        let is_exact = |bound: &Precision<crate::Scalar>| !matches!(bound, Precision::Inexact(_));
+        let is_exact = |bound: &Precision<Scalar>| !matches!(bound, Precision::Inexact(_));
         Ok(Self {
             dtype: dtype.clone(),
             zone_len: row_count.max(1),
@@ -118,15 +118,42 @@ impl ZoneMap {
         if !self.dtype.is_nullable() {
             return Some(0);
         }
-        let counts = self.null_count.as_ref()?;
-        counts.is_valid(zone).then(|| counts.value(zone)).filter(|count| *count <= self.rows_of(zone))
+        count_at(&self.null_count, zone).filter(|count| *count <= self.rows_of(zone))
+    }
+
+    /// Number of NaN values in a zone, if it is stated.
+    pub(crate) fn nans_of(&self, zone: usize) -> Option<u64> {
+        count_at(&self.nan_count, zone)
     }
 
     /// Whether a zone may contain NaN, which its bounds do not cover.
     pub(crate) fn may_have_nan(&self, zone: usize) -> bool {
-        is_float(&self.dtype)
-            && !self.nan_count.as_ref().is_some_and(|counts| counts.is_valid(zone) && counts.value(zone) == 0)
+        is_float(&self.dtype) && self.nans_of(zone) != Some(0)
     }
+
+    /// The type of bounds: that of the column, but nullable.
+    pub(crate) fn bound_dtype(&self) -> DType {
+        self.dtype.with_nullable(true)
+    }
+
+    /// The bounds of a zone that are stated. `dtype` is [`bound_dtype`](Self::bound_dtype), made once for many zones.
+    pub(crate) fn bounds_of(&self, zone: usize, dtype: &DType) -> (Option<Scalar>, Option<Scalar>) {
+        (scalar_at(&self.min, zone, dtype), scalar_at(&self.max, zone, dtype))
+    }
+
+    /// The sum of a zone, if it is stated.
+    pub(crate) fn sum_of(&self, zone: usize) -> Option<Scalar> {
+        scalar_at(&self.sum, zone, &sum_dtype(&self.dtype)?)
+    }
+}
+
+fn count_at(counts: &Option<UInt64Array>, zone: usize) -> Option<u64> {
+    counts.as_ref().filter(|counts| counts.is_valid(zone)).map(|counts| counts.value(zone))
+}
+
+fn scalar_at(values: &Option<ArrayRef>, zone: usize, dtype: &DType) -> Option<Scalar> {
+    let values = values.as_ref().filter(|values| zone < values.len() && values.is_valid(zone))?;
+    Scalar::from_arrow(values.as_ref(), zone, dtype).ok()
 }
 
 /// Converts `struct{bound, unknown}` to bounds that are null where they are unknown.
