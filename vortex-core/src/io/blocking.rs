@@ -40,17 +40,22 @@ pub(crate) fn runtime() -> Result<Handle> {
     })
 }
 
-/// Work on a thread that may block. If this is dropped before the work has begun, it never does.
+/// A task that is aborted when its owner is dropped. Work that may block never begins then, but is not interrupted.
 #[derive(Debug)]
-pub(super) struct Blocking<T>(JoinHandle<T>);
+pub(crate) struct OwnedTask<T>(JoinHandle<T>);
 
-impl<T: Send + 'static> Blocking<T> {
-    pub(super) fn spawn(runtime: &Handle, work: impl FnOnce() -> T + Send + 'static) -> Self {
+impl<T: Send + 'static> OwnedTask<T> {
+    pub(crate) fn spawn(work: impl Future<Output = T> + Send + 'static) -> Self {
+        Self(tokio::spawn(work))
+    }
+
+    /// On a thread that may block.
+    pub(super) fn spawn_blocking(runtime: &Handle, work: impl FnOnce() -> T + Send + 'static) -> Self {
         Self(runtime.spawn_blocking(work))
     }
 }
 
-impl<T> Future for Blocking<T> {
+impl<T> Future for OwnedTask<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -58,7 +63,7 @@ impl<T> Future for Blocking<T> {
     }
 }
 
-impl<T> Drop for Blocking<T> {
+impl<T> Drop for OwnedTask<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -79,7 +84,7 @@ mod tests {
         let begun = Arc::new(AtomicUsize::new(0));
         let work = |wait: Option<std::sync::mpsc::Receiver<()>>| {
             let begun = Arc::clone(&begun);
-            Blocking::spawn(runtime.handle(), move || {
+            OwnedTask::spawn_blocking(runtime.handle(), move || {
                 begun.fetch_add(1, Ordering::SeqCst);
                 wait.map(|wait| wait.recv())
             })

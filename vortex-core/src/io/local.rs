@@ -9,7 +9,7 @@ use arrow::buffer::Buffer;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::blocking::Blocking;
+use super::blocking::OwnedTask;
 use super::recycled::Recycled;
 use super::{READ_ALIGNMENT, ReadAt, StorageProfile, runtime};
 use crate::{Error, Result};
@@ -172,7 +172,7 @@ fn fill_at_hand(_file: &File, _bytes: &mut [u8], _position: u64) -> bool {
 pub(super) async fn read_blocking(file: Arc<File>, name: &str, range: Range<u64>) -> Result<Bytes> {
     let task = {
         let range = range.clone();
-        Blocking::spawn(&runtime()?, move || read_exact_at(&file, &range))
+        OwnedTask::spawn_blocking(&runtime()?, move || read_exact_at(&file, &range))
     };
     match task.await {
         Ok(Ok(bytes)) => Ok(bytes),
@@ -189,7 +189,7 @@ pub(super) async fn read_many(file: &Arc<File>, name: &str, ranges: &[Range<u64>
     let (rest, runtime) = (&ranges[pieces.len()..], runtime()?);
     let parts = rest.chunks(READS_PER_TASK).map(|ranges| {
         let (file, name, ranges) = (Arc::clone(file), name.to_owned(), ranges.to_vec());
-        Blocking::spawn(&runtime, move || {
+        OwnedTask::spawn_blocking(&runtime, move || {
             read_pieces(&name, &ranges, |bytes, position| fill_at(&file, bytes, position).map(|()| true))
         })
     });

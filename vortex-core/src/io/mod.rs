@@ -32,7 +32,7 @@ use std::ops::Range;
 use arrow::buffer::Buffer;
 use async_trait::async_trait;
 pub use block_cache::{BlockCache, CachedFile};
-pub(crate) use blocking::{block_on_thread, runtime};
+pub(crate) use blocking::{OwnedTask, block_on_thread, runtime};
 pub use budget::MemoryPool;
 pub(crate) use budget::{Budget, Share};
 use bytes::Bytes;

@@ -6,8 +6,8 @@ use std::task::{Context, Poll, ready};
 
 use futures::StreamExt as _;
 use futures::stream::{FuturesOrdered, FuturesUnordered};
-use tokio::task::JoinHandle;
 
+use crate::io::OwnedTask;
 use crate::{Error, Result};
 
 /// Running tasks. Dropping them aborts them.
@@ -51,11 +51,11 @@ impl<T: Send + 'static> AtWork<T> {
 }
 
 /// A task that is aborted when its owner is dropped.
-pub(super) struct Owned<T>(JoinHandle<Result<T>>);
+pub(super) struct Owned<T>(OwnedTask<Result<T>>);
 
 impl<T: Send + 'static> Owned<T> {
     pub(super) fn spawn(work: impl Future<Output = Result<T>> + Send + 'static) -> Self {
-        Self(tokio::spawn(work))
+        Self(OwnedTask::spawn(work))
     }
 }
 
@@ -68,11 +68,5 @@ impl<T> Future for Owned<T> {
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => Err(Error::External("the runtime is shutting down".into())),
         })
-    }
-}
-
-impl<T> Drop for Owned<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
