@@ -44,15 +44,6 @@ impl Validity {
         }
     }
 
-    /// Converts to a mask of the valid rows.
-    pub fn to_mask(&self, len: usize) -> Mask {
-        match self {
-            Validity::AllValid => Mask::all(len),
-            Validity::AllNull => Mask::none(len),
-            Validity::Bits(nulls) => Mask::from_bits(nulls.inner().clone()),
-        }
-    }
-
     /// The outcome of a null test on `len` rows; `None` for other predicates.
     pub fn null_test(&self, predicate: &Predicate, len: usize) -> Option<BooleanArray> {
         let valid = match predicate {

@@ -33,7 +33,7 @@ const LOCAL_PART_BYTES: usize = 1 << 20;
 /// Maximum number of parts that buckets accept; with parts of the default size, an object has up to 78 GiB. Local stores
 /// accept any number.
 const MAX_PARTS: usize = 10_000;
-/// Parts in flight at once.
+/// Parts in flight at once. Memory for one more is needed.
 const PARTS_IN_FLIGHT: usize = 2;
 
 /// An object of an object store, which becomes visible once it is complete. Needs a tokio runtime, on
@@ -50,7 +50,6 @@ pub struct ObjectSink {
     name: String,
     part_bytes: usize,
     max_parts: usize,
-    parts_in_flight: usize,
     /// Bytes of the part being collected.
     growing: Vec<Bytes>,
     growing_bytes: usize,
@@ -170,7 +169,6 @@ impl ObjectSink {
             name,
             part_bytes,
             max_parts,
-            parts_in_flight: PARTS_IN_FLIGHT,
             growing: Vec::new(),
             growing_bytes: 0,
             upload: Upload::default(),
@@ -183,13 +181,6 @@ impl ObjectSink {
     #[must_use]
     pub fn with_part_bytes(mut self, bytes: usize) -> Self {
         self.part_bytes = bytes.max(1);
-        self
-    }
-
-    /// Sets the maximum number of parts in flight; 2 by default. Memory for one more is needed.
-    #[must_use]
-    pub fn with_parts_in_flight(mut self, parts: usize) -> Self {
-        self.parts_in_flight = parts.max(1);
         self
     }
 
@@ -223,7 +214,7 @@ impl ObjectSink {
             let started = tokio::spawn(start).await;
             self.upload = self.joined(started)?;
         }
-        while self.upload.parts.len() >= self.parts_in_flight {
+        while self.upload.parts.len() >= PARTS_IN_FLIGHT {
             self.part_arrived().await?;
         }
         let part = PutPayload::from_iter(self.growing.drain(..));
