@@ -73,7 +73,7 @@ fn answer(read: Read, bytes: &Bytes) {
     let start = read.range.start;
     let portion = if read.is_shared() { Portion::Shared } else { Portion::Whole };
     for request in read.serves {
-        Part::new(request.range, request.answer).take(start, bytes, portion);
+        Receiving::new(request.range, request.answer).take(start, bytes, portion);
     }
 }
 
@@ -140,7 +140,7 @@ struct Delivery {
     source: Arc<dyn ReadAt>,
     range: Range<u64>,
     /// Its requests.
-    parts: Vec<Part>,
+    parts: Vec<Receiving>,
     /// The bytes received so far, if the requests share those of the whole read.
     received: Option<Vec<u8>>,
     metrics: Arc<ScanMetrics>,
@@ -167,7 +167,7 @@ impl Delivery {
         let metrics = read.serves.first().map(|request| Arc::clone(&request.metrics)).unwrap_or_default();
         let received = read.is_shared().then(Vec::new);
         let Read { source, range, serves, .. } = read;
-        let parts = serves.into_iter().map(|request| Part::new(request.range, request.answer)).collect();
+        let parts = serves.into_iter().map(|request| Receiving::new(request.range, request.answer)).collect();
         Self { at: range.start, kept_end: range.start, source, range, parts, received, metrics }
     }
 
@@ -330,7 +330,11 @@ async fn unless_stalled<T>(limit: Option<Duration>, work: impl Future<Output = T
 
 /// The output of `work`, or `None` once no request waits for any part any longer, unless the read
 /// `goes_on` in that case.
-async fn unless_abandoned<T>(parts: &mut [Part], goes_on: bool, work: impl Future<Output = T>) -> Option<T> {
+async fn unless_abandoned<T>(
+    parts: &mut [Receiving],
+    goes_on: bool,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     if goes_on {
         return Some(work.await);
     }
@@ -362,7 +366,7 @@ enum Portion {
 }
 
 /// A request while its bytes are arriving.
-struct Part {
+struct Receiving {
     range: Range<u64>,
     /// Bytes received so far, if they arrive in several pieces.
     bytes: Option<MutableBuffer>,
@@ -370,7 +374,7 @@ struct Part {
     answer: Option<oneshot::Sender<Result<Buffer>>>,
 }
 
-impl Part {
+impl Receiving {
     fn new(range: Range<u64>, answer: oneshot::Sender<Result<Buffer>>) -> Self {
         Self { range, bytes: None, answer: Some(answer) }
     }
@@ -421,7 +425,7 @@ mod tests {
     /// `step` bytes.
     fn pieces(range: Range<u64>, len: u8, step: usize) -> Vec<u8> {
         let (answer, mut receiver) = oneshot::channel();
-        let mut part = Part::new(range, answer);
+        let mut part = Receiving::new(range, answer);
         let bytes = Bytes::from((0..len).collect::<Vec<_>>());
         for at in (0..bytes.len()).step_by(step) {
             let piece = bytes.slice(at..bytes.len().min(at + step));
@@ -446,7 +450,7 @@ mod tests {
         let is_shared = |range: Range<u64>| {
             let (answer, mut receiver) = oneshot::channel();
             let len = (range.end - range.start) as usize;
-            Part::new(range, answer).take(0, &read, Portion::Whole);
+            Receiving::new(range, answer).take(0, &read, Portion::Whole);
             let bytes = receiver.try_recv().unwrap().unwrap();
             assert_eq!(bytes.as_slice(), &read[..len]);
             read.as_ptr_range().contains(&bytes.as_ptr())
@@ -488,7 +492,7 @@ mod tests {
     #[test]
     fn a_request_is_answered_with_its_last_byte_not_with_the_read() {
         let (answer, mut receiver) = oneshot::channel();
-        let mut part = Part::new(1..3, answer);
+        let mut part = Receiving::new(1..3, answer);
         part.take(0, &Bytes::from_static(&[0, 1, 2, 3]), Portion::Piece);
         assert_eq!(receiver.try_recv().unwrap().unwrap().as_slice(), [1, 2]);
     }

@@ -48,26 +48,26 @@ pub(super) struct Check {
     pub(super) columns: Vec<FieldPath>,
     /// Index of the conjunct in the plan.
     at: usize,
-    part: Part,
+    by: EvaluatedBy,
     /// Whether it has not paid so far, and is to be measured again.
     probe: bool,
 }
 
-/// A part of a dynamic filter. Each is measured on its own.
+/// What evaluates a part of a dynamic filter. Each part is measured on its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
-    /// What encodings answer; the whole of any other conjunct.
-    Encoded,
-    /// What the caller evaluates on decoded columns.
-    Decoded,
+enum EvaluatedBy {
+    /// Encodings; also the whole of any other conjunct.
+    Encoding,
+    /// The caller, on decoded columns.
+    Caller,
 }
 
-impl Part {
-    const BOTH: [Self; 2] = [Part::Encoded, Part::Decoded];
+impl EvaluatedBy {
+    const BOTH: [Self; 2] = [EvaluatedBy::Encoding, EvaluatedBy::Caller];
 
-    /// This part of a dynamic filter; true if it has none.
-    fn of(self, filter: &Expr) -> Expr {
-        let is_part = |conjunct: &Expr| conjunct.has_row_predicate() == (self == Part::Decoded);
+    /// The part of a dynamic filter that this evaluates; true if it has none.
+    fn part_of(self, filter: &Expr) -> Expr {
+        let is_part = |conjunct: &Expr| conjunct.has_row_predicate() == (self == EvaluatedBy::Caller);
         Expr::all(filter.conjuncts().into_iter().filter(is_part))
     }
 }
@@ -77,12 +77,12 @@ impl Check {
     fn latest(&self, plan: &Plan) -> Expr {
         let Expr::Dynamic(filter) = &plan.conjuncts[self.at].expr else { return self.expr.clone() };
         let readable = |now: &Expr| now.columns().iter().all(|column| self.columns.contains(column));
-        let now = filter.current().map(|now| self.part.of(&now)).filter(readable);
+        let now = filter.current().map(|now| self.by.part_of(&now)).filter(readable);
         now.and_then(|now| fit_constants(now, &plan.filter_columns).ok()).unwrap_or_else(|| self.expr.clone())
     }
 }
 
-/// Measurements of each conjunct of the filter, by [`Part`].
+/// Measurements of each conjunct of the filter, by [`EvaluatedBy`].
 #[derive(Debug)]
 pub(super) struct Payoffs(Vec<[Payoff; 2]>);
 
@@ -104,11 +104,11 @@ impl Payoff {
 
     /// Rows rejected per nanosecond. Conjuncts not measured yet come first, or last if they are to be measured
     /// on few rows.
-    fn rate(&self, part: Part) -> f64 {
+    fn rate(&self, by: EvaluatedBy) -> f64 {
         let rows = self.rows.load(Ordering::Relaxed);
-        match part {
-            Part::Encoded if rows < MEASURED_ROWS => return f64::INFINITY,
-            Part::Decoded if rows < SAMPLE_ROWS as u64 => return 0.0,
+        match by {
+            EvaluatedBy::Encoding if rows < MEASURED_ROWS => return f64::INFINITY,
+            EvaluatedBy::Caller if rows < SAMPLE_ROWS as u64 => return 0.0,
             _ => {}
         }
         let rejected = rows.saturating_sub(self.passed.load(Ordering::Relaxed));
@@ -116,21 +116,21 @@ impl Payoff {
     }
 
     /// Whether to evaluate a conjunct that need not be evaluated.
-    fn pays(&self, part: Part) -> bool {
+    fn pays(&self, by: EvaluatedBy) -> bool {
         let rows = self.rows.load(Ordering::Relaxed);
         let passed = self.passed.load(Ordering::Relaxed);
-        let (measured, share) = match part {
-            Part::Encoded => (MEASURED_ROWS, WORTHWHILE),
-            Part::Decoded => (SAMPLE_ROWS as u64, WORTHWHILE_DECODED),
+        let (measured, share) = match by {
+            EvaluatedBy::Encoding => (MEASURED_ROWS, WORTHWHILE),
+            EvaluatedBy::Caller => (SAMPLE_ROWS as u64, WORTHWHILE_DECODED),
         };
         rows < measured || passed as f64 <= rows as f64 * share
     }
 
     /// Whether a conjunct that does not pay is to be measured again on this split.
-    fn is_probed(&self, part: Part) -> bool {
-        let every = match part {
-            Part::Encoded => PROBE_EVERY,
-            Part::Decoded => SAMPLE_EVERY,
+    fn is_probed(&self, by: EvaluatedBy) -> bool {
+        let every = match by {
+            EvaluatedBy::Encoding => PROBE_EVERY,
+            EvaluatedBy::Caller => SAMPLE_EVERY,
         };
         self.skipped.fetch_add(1, Ordering::Relaxed) % every == every - 1
     }
@@ -152,8 +152,8 @@ impl Payoffs {
         Self(plan.conjuncts.iter().map(|_| Default::default()).collect())
     }
 
-    fn of(&self, at: usize, part: Part) -> &Payoff {
-        &self.0[at][part as usize]
+    fn of(&self, at: usize, by: EvaluatedBy) -> &Payoff {
+        &self.0[at][by as usize]
     }
 
     /// The conjuncts to evaluate on a split, in order: those that statistics do not decide.
@@ -163,46 +163,46 @@ impl Payoffs {
             let conjunct = &plan.conjuncts[at];
             match &conjunct.expr {
                 Expr::Dynamic(filter) if filter.checks_rows() => {
-                    let part = |part| self.dynamic(plan, filter.as_ref(), at, part);
-                    checks.extend(Part::BOTH.into_iter().filter_map(part));
+                    let check = |by| self.dynamic(plan, filter.as_ref(), at, by);
+                    checks.extend(EvaluatedBy::BOTH.into_iter().filter_map(check));
                 }
                 Expr::Dynamic(_) => {}
                 expr => checks.push(Check {
                     expr: expr.clone(),
                     columns: conjunct.columns.clone(),
                     at,
-                    part: Part::Encoded,
+                    by: EvaluatedBy::Encoding,
                     probe: false,
                 }),
             }
         }
         // Other splits are being measured, so rates are read once.
-        let rate = |check: &Check| self.of(check.at, check.part).rate(check.part);
+        let rate = |check: &Check| self.of(check.at, check.by).rate(check.by);
         let mut rated: Vec<(f64, Check)> = checks.into_iter().map(|check| (rate(&check), check)).collect();
         rated.sort_by(|(a, _), (b, _)| b.total_cmp(a));
         rated.into_iter().map(|(_, check)| check).collect()
     }
 
     /// A part of a dynamic filter, if it has that part and is worth evaluating.
-    fn dynamic(&self, plan: &Plan, filter: &dyn DynamicFilter, at: usize, part: Part) -> Option<Check> {
+    fn dynamic(&self, plan: &Plan, filter: &dyn DynamicFilter, at: usize, by: EvaluatedBy) -> Option<Check> {
         let Some(now) = filter.current() else {
             // If only the first rows of an order are wanted, there will be a threshold by the time that this
             // is evaluated.
             plan.best_first.as_ref()?;
             let (expr, columns) = (Expr::Literal(Some(true)), filter.columns());
-            return Some(Check { expr, columns, at, part, probe: false });
+            return Some(Check { expr, columns, at, by, probe: false });
         };
-        let expr = part.of(&now);
+        let expr = by.part_of(&now);
         if matches!(expr, Expr::Literal(Some(true))) {
             return None;
         }
         let expr = fit_constants(expr, &plan.filter_columns).ok()?;
-        let payoff = self.of(at, part);
-        let probe = !payoff.pays(part);
-        if probe && !payoff.is_probed(part) {
+        let payoff = self.of(at, by);
+        let probe = !payoff.pays(by);
+        if probe && !payoff.is_probed(by) {
             return None;
         }
-        Some(Check { columns: expr.columns(), expr, at, part, probe })
+        Some(Check { columns: expr.columns(), expr, at, by, probe })
     }
 
     /// The rows of a split that are still live after filters that may have tightened.
@@ -235,12 +235,12 @@ impl Payoffs {
             if matches!(expr, Expr::Literal(Some(true))) {
                 continue;
             }
-            let payoff = self.of(check.at, check.part);
-            if check.part == Part::Decoded {
+            let payoff = self.of(check.at, check.by);
+            if check.by == EvaluatedBy::Caller {
                 if payoff.is_due(check.probe) && live.true_count() > SAMPLE_ROWS {
                     columns.passing(&expr, &live.limit(SAMPLE_ROWS), payoff)?;
                 }
-                if !payoff.pays(Part::Decoded) {
+                if !payoff.pays(EvaluatedBy::Caller) {
                     continue;
                 }
             }
@@ -362,7 +362,7 @@ mod tests {
         let cheap = payoff(100_000, 50_000, 1_000);
         let dear = payoff(100_000, 1_000, 1_000_000);
         let idle = payoff(100_000, 100_000, 1);
-        let rate = |payoff: &Payoff| payoff.rate(Part::Encoded);
+        let rate = |payoff: &Payoff| payoff.rate(EvaluatedBy::Encoding);
         assert!(rate(&cheap) > rate(&dear) && rate(&dear) > rate(&idle));
         assert!(rate(&payoff(10, 10, 1_000)) > rate(&cheap), "not measured yet");
     }
@@ -370,9 +370,9 @@ mod tests {
     #[test]
     fn a_dynamic_filter_that_rejects_nothing_is_probed_now_and_then() {
         let idle = payoff(1_000_000, 1_000_000, 1);
-        assert!(!idle.pays(Part::Encoded));
-        assert_eq!((0..64).filter(|_| idle.is_probed(Part::Encoded)).count(), 4);
+        assert!(!idle.pays(EvaluatedBy::Encoding));
+        assert_eq!((0..64).filter(|_| idle.is_probed(EvaluatedBy::Encoding)).count(), 4);
         let half = payoff(1_000_000, 500_000, 1);
-        assert!(half.pays(Part::Encoded) && !half.pays(Part::Decoded));
+        assert!(half.pays(EvaluatedBy::Encoding) && !half.pays(EvaluatedBy::Caller));
     }
 }

@@ -64,7 +64,7 @@ pub(super) struct Encoded {
     pub(super) sizes: RowSizes,
     /// Bytes of the encoded rows in memory and, approximately, in the file.
     pub(super) encoded_bytes: usize,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<ColumnPart>,
     /// Bytes held for later rows of the column.
     pub(super) held_bytes: usize,
     /// Summaries of the zones that the rows lie in; the first and the last may extend into neighbouring jobs.
@@ -73,7 +73,7 @@ pub(super) struct Encoded {
 
 /// A part of a column that becomes a segment.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum ColumnPart {
     /// A chunk of this many rows.
     Chunk(WriteNode, usize),
     /// The codes of this many rows.
@@ -82,7 +82,7 @@ pub(super) enum Part {
     Values { node: WriteNode, count: u64, codes_ptype: PType },
 }
 
-impl Part {
+impl ColumnPart {
     pub(super) fn buffer_bytes(&self) -> usize {
         self.node().buffer_bytes()
     }
@@ -145,15 +145,16 @@ impl Job {
                 (parts, text.held_bytes())
             }
             None => {
-                let encode =
-                    |chunk: &ArrayRef| Ok(Part::Chunk(compressor.compress(chunk, &self.dtype)?, chunk.len()));
+                let encode = |chunk: &ArrayRef| {
+                    Ok(ColumnPart::Chunk(compressor.compress(chunk, &self.dtype)?, chunk.len()))
+                };
                 (chunks.iter().map(encode).collect::<Result<_>>()?, 0)
             }
         };
         Ok(Encoded {
             leaf: self.leaf,
             sizes: self.sizes,
-            encoded_bytes: parts.iter().map(Part::memory_size).sum::<usize>()
+            encoded_bytes: parts.iter().map(ColumnPart::memory_size).sum::<usize>()
                 + zones.len() * size_of::<Summary>(),
             parts,
             held_bytes,

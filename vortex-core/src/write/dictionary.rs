@@ -21,7 +21,7 @@ use arrow::datatypes::DataType;
 use hashbrown::HashTable;
 
 use super::ZONE_LEN;
-use super::chunk::Part;
+use super::chunk::ColumnPart;
 use crate::Result;
 use crate::array::present;
 use crate::compress::{Compressor, LONG_VALUE, text_hash};
@@ -73,8 +73,8 @@ impl TextColumn<'_> {
         self.compressor.min_reader() >= since::NULL_IN_DICTIONARY
     }
 
-    fn by_itself(&self, chunk: &ArrayRef) -> Result<Part> {
-        Ok(Part::Chunk(self.compressor.compress(chunk, self.dtype)?, chunk.len()))
+    fn by_itself(&self, chunk: &ArrayRef) -> Result<ColumnPart> {
+        Ok(ColumnPart::Chunk(self.compressor.compress(chunk, self.dtype)?, chunk.len()))
     }
 }
 
@@ -98,7 +98,7 @@ impl Text {
         chunks: &[ArrayRef],
         start: u64,
         last: bool,
-    ) -> Result<Vec<Part>> {
+    ) -> Result<Vec<ColumnPart>> {
         let (mut parts, mut start, mut chunks) = (Vec::new(), start, chunks);
         if matches!(self, Self::New) {
             while let [first, rest @ ..] = chunks {
@@ -129,7 +129,12 @@ impl Text {
         Ok(parts)
     }
 
-    fn append(&mut self, column: TextColumn<'_>, chunk: &ArrayRef, parts: &mut Vec<Part>) -> Result<()> {
+    fn append(
+        &mut self,
+        column: TextColumn<'_>,
+        chunk: &ArrayRef,
+        parts: &mut Vec<ColumnPart>,
+    ) -> Result<()> {
         let mut done = 0;
         if let Self::Shared(dictionary) = self {
             let views = binary_views(chunk)?;
@@ -198,7 +203,7 @@ impl Dictionary {
         tried.close(column, &mut parts)?;
         let bytes = parts.iter().map(|part| match part {
             // The values will be shared with later rows.
-            Part::Values { node, .. } if !last => node.buffer_bytes() / 2,
+            ColumnPart::Values { node, .. } if !last => node.buffer_bytes() / 2,
             part => part.buffer_bytes(),
         });
         let bytes = bytes.sum::<usize>() + OVERHEAD;
@@ -230,7 +235,7 @@ impl Dictionary {
         &mut self,
         column: TextColumn<'_>,
         views: &BinaryViewArray,
-        parts: &mut Vec<Part>,
+        parts: &mut Vec<ColumnPart>,
     ) -> Result<usize> {
         let mut last: Option<(Option<&[u8]>, u16)> = None;
         for (at, text) in views.iter().enumerate() {
@@ -286,7 +291,7 @@ impl Dictionary {
     }
 
     /// Encodes the codes that have not been encoded yet.
-    fn encode_codes(&mut self, column: TextColumn<'_>, parts: &mut Vec<Part>) -> Result<()> {
+    fn encode_codes(&mut self, column: TextColumn<'_>, parts: &mut Vec<ColumnPart>) -> Result<()> {
         let narrow = || if self.ends.len() <= SURELY_NARROW { PType::U8 } else { PType::U16 };
         let ptype = *self.codes_ptype.get_or_insert_with(narrow);
         let codes = take(&mut self.codes);
@@ -299,12 +304,12 @@ impl Dictionary {
             std::sync::Arc::new(UInt16Array::from(codes))
         };
         let node = column.compressor.compress(&codes, &DType::Primitive(ptype, false))?;
-        parts.push(Part::Codes(node, rows));
+        parts.push(ColumnPart::Codes(node, rows));
         Ok(())
     }
 
     /// Encodes the remaining codes, and the values.
-    fn close(mut self, column: TextColumn<'_>, parts: &mut Vec<Part>) -> Result<()> {
+    fn close(mut self, column: TextColumn<'_>, parts: &mut Vec<ColumnPart>) -> Result<()> {
         if self.rows == 0 {
             return Ok(());
         }
@@ -315,7 +320,7 @@ impl Dictionary {
         let values = self.value_array(column.dtype);
         let node = column.compressor.compress(&values, column.dtype)?;
         let codes_ptype = self.codes_ptype.unwrap_or(PType::U16);
-        parts.push(Part::Values { node, count, codes_ptype });
+        parts.push(ColumnPart::Values { node, count, codes_ptype });
         Ok(())
     }
 
@@ -376,12 +381,12 @@ mod tests {
     use crate::{Level, Release};
 
     /// A summary of parts: kinds, and numbers of rows or values.
-    fn told(parts: &[Part]) -> Vec<(&'static str, usize)> {
-        let tell = |part: &Part| match part {
-            Part::Chunk(_, rows) => ("chunk", *rows),
-            Part::Codes(_, rows) => ("codes", *rows),
-            Part::Values { count, codes_ptype: PType::U8, .. } => ("values by a byte", *count as usize),
-            Part::Values { count, .. } => ("values", *count as usize),
+    fn told(parts: &[ColumnPart]) -> Vec<(&'static str, usize)> {
+        let tell = |part: &ColumnPart| match part {
+            ColumnPart::Chunk(_, rows) => ("chunk", *rows),
+            ColumnPart::Codes(_, rows) => ("codes", *rows),
+            ColumnPart::Values { count, codes_ptype: PType::U8, .. } => ("values by a byte", *count as usize),
+            ColumnPart::Values { count, .. } => ("values", *count as usize),
         };
         parts.iter().map(tell).collect()
     }

@@ -1,7 +1,7 @@
 //! Encoded chunks on their way to the file, and what the file contains of each leaf.
 
 use super::ColumnSummary;
-use super::chunk::{Encoded, Part};
+use super::chunk::{ColumnPart, Encoded};
 use super::columns::Columns;
 use super::container::Container;
 use super::written::{Written, chunked, flat};
@@ -65,15 +65,15 @@ impl Output {
         let at = encoded.leaf;
         for part in encoded.parts {
             match part {
-                Part::Chunk(node, rows) => {
+                ColumnPart::Chunk(node, rows) => {
                     let segment = self.write_segment(at, &node).await?;
                     self.leaves[at].chunks.push(flat(rows as u64, segment));
                 }
-                Part::Codes(node, rows) => {
+                ColumnPart::Codes(node, rows) => {
                     let segment = self.write_segment(at, &node).await?;
                     self.leaves[at].codes.push(rows as u64, flat(rows as u64, segment));
                 }
-                Part::Values { node, count, codes_ptype } => {
+                ColumnPart::Values { node, count, codes_ptype } => {
                     let segment = self.write_segment(at, &node).await?;
                     self.leaves[at].end_dictionary(flat(count, segment), codes_ptype);
                 }

@@ -1,6 +1,6 @@
 //! The parts of each column written so far.
 
-use super::zone_table::Zones;
+use super::zone_table::ZoneRows;
 use super::{ColumnSummary, ZONE_LEN};
 use crate::Result;
 use crate::dtype::{DType, PType};
@@ -13,7 +13,7 @@ use crate::wire::WriteLayout;
 pub(super) struct Written {
     pub(super) chunks: Vec<WriteLayout>,
     /// Completed zones.
-    pub(super) zones: Zones,
+    pub(super) zones: ZoneRows,
     /// The zone that is not complete yet.
     pub(super) open: Option<Summary>,
     /// Summary of all rows in completed zones: of all rows once the last one is [closed](Self::close).

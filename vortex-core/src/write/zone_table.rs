@@ -40,7 +40,7 @@ pub(super) struct ZoneTable {
 
 /// Zones of a column, packed to take little memory even for many rows.
 #[derive(Debug, Default)]
-pub(super) struct Zones {
+pub(super) struct ZoneRows {
     fresh: Vec<Zone>,
     packed: Vec<Packed>,
     count: usize,
@@ -69,7 +69,7 @@ struct Bounds {
     present: ArrayRef,
 }
 
-impl Zones {
+impl ZoneRows {
     pub(super) fn len(&self) -> usize {
         self.count
     }
@@ -149,7 +149,7 @@ impl ZoneTable {
     /// # Errors
     /// If the compressor does not support the type.
     pub(super) fn new(
-        mut zones: Zones,
+        mut zones: ZoneRows,
         dtype: &DType,
         min_reader: Release,
         compressor: &Compressor,
@@ -188,7 +188,7 @@ fn has_values(array: &ArrayRef) -> bool {
 /// The columns of a zone table.
 type Columns = Vec<(ZoneColumn, ArrayRef)>;
 
-impl Zones {
+impl ZoneRows {
     /// Minima and maxima, unless no zone has any.
     fn bounds(&self, dtype: &DType, is_zoned: bool) -> Result<Columns> {
         let (min, max) = (self.join(|of| &of.min.values)?, self.join(|of| &of.max.values)?);
