@@ -118,10 +118,6 @@ pub struct VortexSource {
     /// Whether an optimizer rule makes scans ignore wrong dynamic filters, see `optimizer/tell_scans.rs`.
     trusts_dynamic: bool,
     pub(crate) best_first: Option<BestFirst>,
-    /// The columns whose sums the scan states as estimates although they are exact, see
-    /// `optimizer/exact_statistics.rs`.
-    #[cfg_attr(not(feature = "session"), allow(dead_code, reason = "an optimizer rule reads it"))]
-    pub(crate) exact_sums: Arc<[usize]>,
     options: VortexOptions,
     /// Whether rows keep their order, if the configuration of the scan says so for another reason.
     preserve_order: Option<bool>,
@@ -150,7 +146,6 @@ impl VortexSource {
             filters: Filters::default(),
             trusts_dynamic: false,
             best_first: None,
-            exact_sums: Arc::default(),
             options: VortexOptions::default(),
             preserve_order: None,
             has_own_options: false,
@@ -259,11 +254,6 @@ impl VortexSource {
         let all: Vec<usize> = (0..self.table.table_schema().fields().len()).collect();
         let projection = ProjectionExprs::from_indices(&all, self.table.table_schema());
         Some((aggregation, Self { projection, aggregation: None, ..self.changed() }))
-    }
-
-    /// For a scan that states these sums as estimates.
-    pub(crate) fn with_exact_sums(&self, columns: Vec<usize>) -> Self {
-        Self { exact_sums: columns.into(), ..self.clone() }
     }
 
     /// A copy that may read other rows or columns, so that it shares no streams of opened files.

@@ -22,8 +22,8 @@
 //!       DataSourceExec
 //! ```
 //!
-//! Null counts, minima and maxima are taken from the statistics of files, which remain exact; they also exclude files.
-//! Sums are those of the scan, as far as they were exact when it was planned.
+//! Minima and maxima are taken from the statistics of files, which remain exact; they also exclude files. Null counts
+//! and sums are those of the scan, and exact if those of all files are.
 
 use std::sync::Arc;
 
@@ -132,7 +132,7 @@ fn exact_scan(scan: &DataSourceExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(column) = known.column_statistics.get_mut(at) else { continue };
         let of_files =
             || files.iter().map(|file| file.column_statistics.get(at).cloned().unwrap_or_default());
-        // Files that are read in parts occur several times, so that the counts of files cannot be added here.
+        // Files that are read in parts occur several times, so that counts and sums of files cannot be added here.
         let counts_nulls = of_files().all(|file| matches!(file.null_count, Precision::Exact(_)));
         if counts_nulls && let Precision::Inexact(nulls) = column.null_count {
             column.null_count = Precision::Exact(nulls);
@@ -141,9 +141,8 @@ fn exact_scan(scan: &DataSourceExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let maxima = of_files().map(|file| file.max_value);
         column.min_value = minima.reduce(|least, next| least.min(&next)).unwrap_or_default();
         column.max_value = maxima.reduce(|greatest, next| greatest.max(&next)).unwrap_or_default();
-        if source.exact_sums.contains(&at)
-            && let Precision::Inexact(sum) = &column.sum_value
-        {
+        let adds_up = of_files().all(|file| matches!(file.sum_value, Precision::Exact(_)));
+        if adds_up && let Precision::Inexact(sum) = &column.sum_value {
             column.sum_value = Precision::Exact(sum.clone());
         }
     }

@@ -1,5 +1,6 @@
 //! What a scan states of its rows, from the statistics of its files.
 
+use std::mem;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, TimeUnit};
@@ -10,7 +11,6 @@ use datafusion_datasource::file_groups::FileGroup;
 use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
 
 use crate::selection::RowSelection;
-use crate::source::VortexSource;
 
 /// The scan with statistics and orders from which DataFusion 55 derives nothing wrong.
 pub(crate) fn as_stated(scan: FileScanConfig) -> FileScanConfig {
@@ -45,14 +45,14 @@ fn without_values(scan: FileScanConfig) -> FileScanConfig {
 }
 
 /// A scan that states null counts, sums, minima, maxima and distinct counts as estimates, although they may be exact: see
-/// `optimizer/exact_statistics.rs`. Its source remembers which sums are. If only some rows of a file are read, all is an
-/// estimate. So is it that there are no rows: of these, DataFusion 55 computes that the sum of a constant is 0, not null.
-/// Of a single partition, all is an estimate, too: DataFusion 55 states it for filters and limits as well. See
+/// `optimizer/exact_statistics.rs`. If only some rows of a file are read, all is an estimate. So is it that there are no
+/// rows: of these, DataFusion 55 computes that the sum of a constant is 0, not null. Of a single partition, all is an
+/// estimate, too: DataFusion 55 states it for filters and limits as well. See
 /// `tests/it/upstream/statistics.rs`: `the_sum_of_a_constant_over_no_rows_is_zero`,
 /// `statistics_of_a_partition_are_those_of_its_files_whatever_a_limit_leaves`, and
 /// `distinct_values_below_joins_are_taken_for_those_above`.
 fn with_estimates(scan: FileScanConfig) -> FileScanConfig {
-    let (mut known, exact_sums) = estimates(scan.statistics());
+    let mut known = estimates(scan.statistics());
     if selects_rows(&scan) {
         known = known.to_inexact();
     }
@@ -61,39 +61,28 @@ fn with_estimates(scan: FileScanConfig) -> FileScanConfig {
     }
     let groups = scan.file_groups.iter().cloned().map(|mut group| {
         if let Some(known) = group.statistics_mut() {
-            *known = estimates(known.clone()).0.to_inexact();
+            *known = estimates(known.clone()).to_inexact();
         }
         group
     });
     let groups = groups.collect();
-    let source = scan.file_source().downcast_ref::<VortexSource>();
-    let source = source.map(|source| Arc::new(source.with_exact_sums(exact_sums)));
-    let scan = FileScanConfigBuilder::from(scan).with_statistics(known).with_file_groups(groups);
-    match source {
-        Some(source) => scan.with_source(source).build(),
-        None => scan.build(),
-    }
+    FileScanConfigBuilder::from(scan).with_statistics(known).with_file_groups(groups).build()
 }
 
-/// What is known of columns, as estimates, and of which columns the sum was exact. Distinct counts are exact only of
-/// partition columns, from DataFusion. A column with a bound that DataFusion 55 cannot compute with has neither minimum
-/// nor maximum.
-fn estimates(mut known: Statistics) -> (Statistics, Vec<usize>) {
-    let mut exact_sums = Vec::new();
-    for (at, column) in known.column_statistics.iter_mut().enumerate() {
-        if let Precision::Exact(sum) = &column.sum_value {
-            exact_sums.push(at);
-            column.sum_value = Precision::Inexact(sum.clone());
-        }
+/// What is known of columns, as estimates. Distinct counts are exact only of partition columns, from DataFusion. A column
+/// with a bound that DataFusion 55 cannot compute with has neither minimum nor maximum.
+fn estimates(mut known: Statistics) -> Statistics {
+    for column in &mut known.column_statistics {
+        column.sum_value = mem::take(&mut column.sum_value).to_inexact();
         column.distinct_count = column.distinct_count.to_inexact();
         column.null_count = column.null_count.to_inexact();
         let bounds = [&mut column.min_value, &mut column.max_value];
         let overflows = bounds.iter().any(|bound| bound.get_value().is_some_and(is_extreme));
         for bound in bounds {
-            *bound = if overflows { Precision::Absent } else { bound.clone().to_inexact() };
+            *bound = if overflows { Precision::Absent } else { mem::take(bound).to_inexact() };
         }
     }
-    (known, exact_sums)
+    known
 }
 
 fn selects_rows(scan: &FileScanConfig) -> bool {
@@ -135,6 +124,7 @@ mod tests {
     use datafusion_execution::object_store::ObjectStoreUrl;
 
     use super::*;
+    use crate::source::VortexSource;
 
     /// What a scan states of a column, of which its file states `known`.
     fn estimates(data_type: DataType, known: ColumnStatistics) -> ColumnStatistics {
