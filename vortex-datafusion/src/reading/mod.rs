@@ -37,20 +37,7 @@ pub(crate) struct Reading {
     segments: Option<Arc<BlockCache>>,
     /// What a file may demand: an extension of the session's configuration, see `register`.
     limits: Limits,
-    settings: Settings,
-}
-
-/// What the options specify.
-#[derive(Debug, Clone, Default)]
-struct Settings {
-    /// Number of bytes to read from the end of a file.
-    tail: Option<u64>,
-    /// The cache for bytes, if it is used.
-    blocks: Option<Arc<BlockCache>>,
-    block_len: u64,
-    preload: u64,
-    hedge: u32,
-    verify: bool,
+    options: VortexOptions,
 }
 
 impl Reading {
@@ -61,22 +48,24 @@ impl Reading {
             footers: Some(FooterCache::new(runtime, limits)),
             segments: segment_cache(config),
             limits,
-            settings: Settings::default(),
+            options: VortexOptions::default(),
         }
     }
 
     /// Reads files as specified by `options`.
     pub(crate) fn with_options(mut self, options: &VortexOptions) -> Self {
-        let blocks = self.segments.as_ref().filter(|_| options.segment_cache > 0);
-        self.settings = Settings {
-            tail: (options.footer_read_size > 0).then_some(options.footer_read_size),
-            blocks: blocks.cloned(),
-            block_len: options.segment_cache_block_size,
-            preload: options.segment_cache_preload,
-            hedge: options.hedge,
-            verify: options.verify_checksums,
-        };
+        self.options = options.clone();
         self
+    }
+
+    /// The cache for bytes, if it is used.
+    fn blocks(&self) -> Option<&Arc<BlockCache>> {
+        self.segments.as_ref().filter(|_| self.options.segment_cache > 0)
+    }
+
+    /// The number of bytes to read from the end of a file, if specified.
+    fn tail(&self) -> Option<u64> {
+        (self.options.footer_read_size > 0).then_some(self.options.footer_read_size)
     }
 
     /// Opens the file in the version that `meta` describes. `hint` is the number of bytes to read from its
@@ -108,10 +97,10 @@ impl Reading {
         let number = StoreId::of(store);
         let is_known = self.footers.as_ref().is_none_or(|footers| footers.has_any(number, location));
         // Bytes to be kept in blocks are read in blocks, which requires the size.
-        if is_known || self.settings.blocks.is_some() {
+        if is_known || self.blocks().is_some() {
             return Ok(None);
         }
-        let end = self.settings.tail.unwrap_or(StorageProfile::REMOTE.tail_read);
+        let end = self.tail().unwrap_or(StorageProfile::REMOTE.tail_read);
         // The read for opening starts at a multiple of 64.
         let object = match ObjectFile::find(Arc::clone(store), location, end + 64).await {
             Ok(object) => object,
@@ -134,24 +123,26 @@ impl Reading {
     }
 
     async fn open_object(&self, store: StoreId, object: ObjectFile, hint: Option<u64>) -> Result<VortexFile> {
-        let Settings { tail, blocks, block_len, preload, hedge, verify } = &self.settings;
-        let object = object.with_hedge(*hedge);
+        let object = object.with_hedge(self.options.hedge);
         let meta = &object.meta().clone();
+        let verify = self.options.verify_checksums;
         // Whether a change of the object would be noticed.
         let is_versioned = object.is_versioned();
         let footers = self.footers.as_ref().filter(|_| is_versioned);
-        let blocks = blocks.as_ref().filter(|_| object.profile().remote && is_versioned);
-        let is_preloaded = blocks.is_some() && meta.size <= *preload;
+        let blocks = self.blocks().filter(|_| object.profile().remote && is_versioned);
+        let is_preloaded = blocks.is_some() && meta.size <= self.options.segment_cache_preload;
         let source: Arc<dyn ReadAt> = match blocks {
-            Some(blocks) => Arc::new(object.cached(Arc::clone(blocks), *block_len)),
+            Some(blocks) => {
+                Arc::new(object.cached(Arc::clone(blocks), self.options.segment_cache_block_size))
+            }
             None => Arc::new(object),
         };
-        if let Some(footer) = footers.and_then(|footers| footers.get(store, meta, *verify)) {
+        if let Some(footer) = footers.and_then(|footers| footers.get(store, meta, verify)) {
             return Ok(VortexFile::from_footer(source, footer));
         }
         let mut options =
-            OpenOptions::new().with_limits(self.limits).with_file_size(meta.size).with_checksums(*verify);
-        if let Some(bytes) = is_preloaded.then_some(meta.size).or(*tail).or(hint) {
+            OpenOptions::new().with_limits(self.limits).with_file_size(meta.size).with_checksums(verify);
+        if let Some(bytes) = is_preloaded.then_some(meta.size).or(self.tail()).or(hint) {
             options = options.with_tail_size(bytes);
         }
         let file = options.open(source).await.map_err(datafusion_error)?;
@@ -201,7 +192,7 @@ mod tests {
         let config = SessionConfig::new().with_extension(BlockCache::new(1 << 20));
         let used = |config: &SessionConfig, bytes: u64| {
             let reading = Reading::new(&RuntimeEnv::default(), config).with_options(&options(bytes));
-            reading.settings.blocks.is_some()
+            reading.blocks().is_some()
         };
         // An application that adds only the cache has set its limit.
         assert!(used(&config, 1) && !used(&config, 0));
