@@ -51,17 +51,14 @@ fn as_sum(sum: i256, data_type: &DataType) -> Option<ScalarValue> {
 }
 
 impl Function {
-    /// The states for this many rows, given what is known of their column. `None` if they depend on the order of
-    /// additions, or not enough is known.
+    /// The states, given what is known of the column. `None` if they depend on the order of additions, or not enough is
+    /// known.
     ///
     /// # Errors
     /// If a value does not have the type of the state.
-    pub(crate) fn states(&self, rows: u64, found: Option<&Aggregate>) -> Result<Option<Vec<ScalarValue>>> {
+    pub(crate) fn states(&self, found: &Aggregate) -> Result<Option<Vec<ScalarValue>>> {
         let data_type = self.fields[0].data_type();
         let no_value = || ScalarValue::try_from(data_type);
-        let Some(found) = found else {
-            return Ok(Some(vec![ScalarValue::Int64(Some(rows.cast_signed()))]));
-        };
         let values = found.row_count.saturating_sub(found.null_count);
         let extreme = |of: &Option<Scalar>| of.as_ref().map(|of| value(of, data_type)).transpose();
         let states = match self.kind {
@@ -76,7 +73,8 @@ impl Function {
             Kind::Max => extreme(&found.max)?.map(|max| vec![max]),
             Kind::Average => {
                 // As exact as its partial sums.
-                let sum = found.sum.filter(|_| adds_exactly(values, found)).and_then(i256::to_i128);
+                let bounds = [found.min.as_ref(), found.max.as_ref()];
+                let sum = found.sum.filter(|_| self.adds_exactly(values, bounds)).and_then(i256::to_i128);
                 let count = ScalarValue::UInt64(Some(values));
                 sum.map(|sum| vec![count, ScalarValue::Float64(Some(sum as f64))])
             }
@@ -116,14 +114,6 @@ impl Function {
     pub(crate) fn adds(&self) -> bool {
         matches!(self.kind, Kind::Sum | Kind::Average)
     }
-}
-
-/// Whether floats represent all partial sums exactly, in any order.
-fn adds_exactly(values: u64, found: &Aggregate) -> bool {
-    let fits = |bound: &Option<Scalar>| {
-        bound.as_ref().and_then(Scalar::as_i128).is_some_and(|bound| fits(values, bound))
-    };
-    fits(&found.min) && fits(&found.max)
 }
 
 fn fits(values: u64, bound: i128) -> bool {

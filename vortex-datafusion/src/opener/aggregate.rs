@@ -29,7 +29,6 @@ pub(super) struct Aggregated {
 
 /// What a function aggregates.
 enum Input {
-    Rows,
     /// A value that all rows of the file have.
     Constant(ScalarValue),
     /// The column at this position among those of the scan.
@@ -91,14 +90,13 @@ impl Aggregated {
         let mut states = Vec::new();
         for (function, input) in functions() {
             let of_function = match input {
-                Input::Rows => function.states(found.row_count, None)?,
                 Input::Constant(value) => {
                     function.states_of_constant(found.row_count, value)?.map(|state| vec![state])
                 }
                 Input::Column { at, may_be_null } => {
                     let column = &found.columns[*at];
                     self.check_nulls(function, column, *may_be_null)?;
-                    function.states(found.row_count, Some(column))?
+                    function.states(column)?
                 }
             };
             let Some(of_function) = of_function else { return Ok(None) };
@@ -145,7 +143,7 @@ impl Adapted<'_> {
     /// What a function aggregates; columns are added to `paths`. `None` if it has to aggregate row by row: if it reads
     /// a column that is converted, or values such that the order of additions matters.
     fn input(&self, function: &Function, paths: &mut Vec<FieldPath>) -> Result<Option<Input>> {
-        let Some(column) = function.column() else { return Ok(Some(Input::Rows)) };
+        let Some(column) = function.column() else { return Ok(Some(Input::Constant(1.into()))) };
         let field = self.scan.table.table_schema().field(column.index());
         let expr: Arc<dyn PhysicalExpr> = Arc::new(column);
         let adapted = self.simplify(self.adapt(&expr)?)?;
