@@ -182,6 +182,18 @@ impl DType {
         }
     }
 
+    /// The position and the type of the first column with this name. A type that has no
+    /// [columns](Self::as_columns) is itself one, called [`ROOT_COLUMN`].
+    pub fn column(&self, name: &str) -> Option<(usize, &DType)> {
+        match self.as_columns() {
+            Some(columns) => {
+                let at = columns.position(name)?;
+                Some((at, columns.dtypes().get(at)?))
+            }
+            None => (name == ROOT_COLUMN).then_some((0, self)),
+        }
+    }
+
     /// The type in which values are stored: the innermost storage of extensions, else the type itself.
     pub fn storage(&self) -> &DType {
         match self {
@@ -286,6 +298,17 @@ mod tests {
     fn only_numbers_have_a_machine_type() {
         assert_eq!(DType::Primitive(PType::I8, true).as_ptype(), Some(PType::I8));
         assert_eq!(DType::Bool(false).as_ptype(), None);
+    }
+
+    #[test]
+    fn a_type_without_columns_is_a_column_itself() {
+        let number = DType::Primitive(PType::I32, false);
+        let fields = Arc::new(StructType::new([("a".into(), DType::Null), ("b".into(), number.clone())]));
+        let (usual, nullable) = (DType::Struct(Arc::clone(&fields), false), DType::Struct(fields, true));
+        assert_eq!((usual.column("b"), usual.column(ROOT_COLUMN)), (Some((1, &number)), None));
+        for whole in [number, nullable] {
+            assert_eq!((whole.column(ROOT_COLUMN), whole.column("b")), (Some((0, &whole)), None));
+        }
     }
 
     #[test]

@@ -8,7 +8,6 @@ use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{Column, Literal};
 use futures::{StreamExt as _, TryStreamExt as _};
 use vortex_core::array::Aggregate;
-use vortex_core::dtype::DType;
 use vortex_core::dtype::arrow::presents;
 use vortex_core::expr::FieldPath;
 use vortex_core::scan::{Extremes, Measures, ScanBuilder};
@@ -151,8 +150,10 @@ impl Adapted<'_> {
             let is_allowed = field.is_nullable() || !constant.value().is_null();
             return Ok((is_allowed && !function.adds()).then(|| Input::Constant(constant.value().clone())));
         }
-        let Some((at, dtype)) = self.stored(&adapted) else { return Ok(None) };
-        let statistics = self.file.footer().column_statistics(at);
+        let footer = self.file.footer();
+        let stored = adapted.downcast_ref::<Column>().and_then(|column| footer.dtype().column(column.name()));
+        let Some((at, dtype)) = stored else { return Ok(None) };
+        let statistics = footer.column_statistics(at);
         let bounds = statistics.map(|known| [known.min.value(), known.max.value()]).unwrap_or_default();
         // Whether the core aggregates the column as the function does.
         let is_aggregated = presents(dtype, field.data_type())
@@ -166,12 +167,5 @@ impl Adapted<'_> {
             paths.push(path);
         }
         Ok(Some(Input::Column { at, may_be_null: field.is_nullable() || !dtype.is_nullable() }))
-    }
-
-    /// The position and the type of a column in the file, if the expression is one.
-    fn stored(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<(usize, &DType)> {
-        let column = expr.downcast_ref::<Column>()?;
-        let mut columns = self.file.footer().columns().enumerate();
-        columns.find(|(_, (name, _))| *name == column.name()).map(|(at, (_, dtype))| (at, dtype))
     }
 }

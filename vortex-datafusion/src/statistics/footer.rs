@@ -6,7 +6,6 @@
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion_common::stats::Precision;
 use datafusion_common::{ColumnStatistics, ScalarValue, Statistics};
-use vortex_core::dtype::ROOT_COLUMN;
 use vortex_core::dtype::arrow::presents;
 use vortex_core::file::Footer;
 use vortex_core::scalar::Value;
@@ -56,14 +55,7 @@ fn total_bytes(table: &Schema, columns: &[ColumnStatistics]) -> Precision<usize>
 
 /// Type and statistics of the column called `name`; `None` if the file lacks it.
 fn column<'a>(footer: &'a Footer, name: &str) -> Option<(&'a DType, Option<&'a FieldStats>)> {
-    let (at, dtype) = match footer.dtype().as_columns() {
-        Some(fields) => {
-            let at = fields.position(name)?;
-            (at, &fields.dtypes()[at])
-        }
-        None if name == ROOT_COLUMN => (0, footer.dtype()),
-        None => return None,
-    };
+    let (at, dtype) = footer.dtype().column(name)?;
     Some((dtype, footer.column_statistics(at)))
 }
 
@@ -185,6 +177,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{ArrayRef, Int32Array, RecordBatch};
+    use vortex_core::dtype::ROOT_COLUMN;
     use vortex_core::io::{MemoryFile, MemorySink};
     use vortex_core::write::{FileWriter, WriteOptions};
     use vortex_core::{PType, VortexFile};

@@ -234,13 +234,7 @@ impl<'a> Translator<'a> {
     fn read(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<FieldRead<'a>> {
         if let Some(column) = expr.downcast_ref::<Column>() {
             // If several columns have the same name, both sides use the first.
-            let (at, dtype) = match self.root.as_columns() {
-                Some(fields) => {
-                    let at = fields.position(column.name())?;
-                    (at, fields.dtypes().get(at)?)
-                }
-                None => (0, self.root),
-            };
+            let (at, dtype) = self.root.column(column.name())?;
             let field = self.schema.fields().get(at).filter(|field| field.name() == column.name())?;
             return Some(FieldRead { path: FieldPath::from(column.name()), dtype, field: Arc::clone(field) });
         }
