@@ -17,10 +17,10 @@ use datafusion_physical_expr::expressions::{CastExpr, Column};
 use datafusion_physical_expr::projection::{ProjectionExpr, ProjectionExprs};
 use datafusion_physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
-use datafusion_physical_plan::repartition::RepartitionExec;
-use datafusion_physical_plan::{ExecutionPlan, Partitioning, replace_children_if_necessary};
+use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use super::pushed_aggregates::kind_of;
+use super::{dealt, scan_of};
 use crate::grouping::{CodedAggregateExec, MAX_CODES, coded, has_distances, values_of};
 use crate::source::VortexSource;
 
@@ -84,17 +84,6 @@ pub(super) fn push(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execu
         AggregateMode::Single => Arc::new(in_mode(AggregateMode::Final, aggregate, coded)?),
         _ => coded,
     }))
-}
-
-/// The scan, perhaps with its batches dealt out to more partitions.
-fn scan_of(node: &Arc<dyn ExecutionPlan>) -> Option<(&FileScanConfig, &VortexSource)> {
-    let scan = dealt(node).map_or(node, RepartitionExec::input);
-    scan.downcast_ref::<DataSourceExec>()?.downcast_to_file_source()
-}
-
-fn dealt(node: &Arc<dyn ExecutionPlan>) -> Option<&RepartitionExec> {
-    let dealt = node.downcast_ref::<RepartitionExec>()?;
-    matches!(dealt.partitioning(), Partitioning::RoundRobinBatch(_)).then_some(dealt)
 }
 
 /// Whether merging the states of one partition changes nothing.

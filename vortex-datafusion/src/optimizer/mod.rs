@@ -26,11 +26,17 @@ use std::sync::Arc;
 
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion_datasource::file_scan_config::FileScanConfig;
+use datafusion_datasource::source::DataSourceExec;
+use datafusion_physical_plan::repartition::RepartitionExec;
+use datafusion_physical_plan::{ExecutionPlan, Partitioning};
 use datafusion_session::Session;
 
 use limited_scans::KeepLimits;
 use tell_scans::TellScans;
 use withhold_orders::WithholdOrders;
+
+use crate::source::VortexSource;
 
 /// A rule as DataFusion keeps it.
 type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
@@ -96,6 +102,18 @@ pub(crate) fn has_rules(session: &dyn Session) -> bool {
     let has = |name| state.physical_optimizers().iter().any(|rule| rule.name() == name);
     let keeps_limits = has(KeepLimits::NAME) || !has(KeepLimits::BEFORE);
     has(TellScans::NAME) && has(WithholdOrders::NAME) && keeps_limits
+}
+
+/// The scan, perhaps with its batches dealt out to more partitions.
+fn scan_of(node: &Arc<dyn ExecutionPlan>) -> Option<(&FileScanConfig, &VortexSource)> {
+    let scan = dealt(node).map_or(node, RepartitionExec::input);
+    scan.downcast_ref::<DataSourceExec>()?.downcast_to_file_source()
+}
+
+/// The node, if it deals batches out to more partitions.
+fn dealt(node: &Arc<dyn ExecutionPlan>) -> Option<&RepartitionExec> {
+    let dealt = node.downcast_ref::<RepartitionExec>()?;
+    matches!(dealt.partitioning(), Partitioning::RoundRobinBatch(_)).then_some(dealt)
 }
 
 #[cfg(test)]

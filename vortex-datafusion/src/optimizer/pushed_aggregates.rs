@@ -12,16 +12,16 @@ use datafusion::functions_aggregate::sum::Sum;
 use datafusion_common::{Result, Statistics};
 use datafusion_datasource::file::FileSource as _;
 use datafusion_datasource::file_groups::FileGroup;
-use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
+use datafusion_datasource::file_scan_config::FileScanConfigBuilder;
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_expr::AggregateUDFImpl;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion_physical_expr::expressions::Literal;
 use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion_physical_plan::coalesce_partitions::CoalescePartitionsExec;
-use datafusion_physical_plan::repartition::RepartitionExec;
-use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, Partitioning};
+use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
 
+use super::scan_of;
 use crate::aggregation::{Aggregation, Function, Kind};
 use crate::source::VortexSource;
 
@@ -81,15 +81,6 @@ fn first_part(node: &Arc<dyn ExecutionPlan>) -> Option<&AggregateExec> {
         part.group_expr().is_true_no_grouping() && part.limit_options().is_none() && part.fetch().is_none()
     };
     (is_plain(first) && is_plain(last)).then_some(first)
-}
-
-/// The scan, perhaps with its batches dealt out to more partitions.
-fn scan_of(node: &Arc<dyn ExecutionPlan>) -> Option<(&FileScanConfig, &VortexSource)> {
-    if let Some(dealt) = node.downcast_ref::<RepartitionExec>() {
-        let is_any = matches!(dealt.partitioning(), Partitioning::RoundRobinBatch(_));
-        return if is_any { scan_of(dealt.input()) } else { None };
-    }
-    node.downcast_ref::<DataSourceExec>()?.downcast_to_file_source()
 }
 
 /// A function over the output of a scan as one over the columns of its table.
