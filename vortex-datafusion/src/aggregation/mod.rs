@@ -29,6 +29,8 @@ use datafusion_physical_plan::ColumnarValue;
 pub(crate) use states::ByRows;
 use vortex_core::scan::Measures;
 
+use crate::convert::{cast_is_strictly_monotonic, is_bytes};
+
 /// The functions of an aggregation, over the columns of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Aggregation(Arc<[Function]>);
@@ -87,7 +89,9 @@ impl Kind {
     fn accepts(self, from: &DataType, to: &DataType) -> bool {
         match self {
             Self::Count => from == to && is_plain(from),
-            Self::Sum if from.is_integer() => is_widened(from, to),
+            Self::Sum if from.is_integer() => {
+                matches!(to, DataType::Int64 | DataType::UInt64) && cast_is_strictly_monotonic(from, to)
+            }
             Self::Sum => from == to && is_summable_decimal(from),
             Self::Min | Self::Max => from == to && has_extremes(from),
             Self::Average => from.is_integer() && *to == DataType::Float64,
@@ -97,19 +101,8 @@ impl Kind {
 
 /// Whether arrays of this type state their nulls themselves.
 fn is_plain(data_type: &DataType) -> bool {
-    let is_binary = matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView);
-    data_type.is_primitive() || data_type.is_string() || is_binary || *data_type == DataType::Boolean
-}
-
-/// Whether `to` holds all integers of type `from`.
-fn is_widened(from: &DataType, to: &DataType) -> bool {
-    match to {
-        DataType::Int64 => {
-            from.is_signed_integer() || (from.is_unsigned_integer() && *from != DataType::UInt64)
-        }
-        DataType::UInt64 => from.is_unsigned_integer(),
-        _ => false,
-    }
+    let is_text = data_type.is_string() || is_bytes(data_type);
+    data_type.is_primitive() || is_text || *data_type == DataType::Boolean
 }
 
 fn is_summable_decimal(data_type: &DataType) -> bool {
@@ -118,12 +111,12 @@ fn is_summable_decimal(data_type: &DataType) -> bool {
 
 /// Whether values of this type have the same order here and in DataFusion. Floats do not: NaN.
 fn has_extremes(data_type: &DataType) -> bool {
-    use DataType::{Binary, BinaryView, Date32, Date64, LargeBinary, Time32, Time64, Timestamp};
+    use DataType::{Date32, Date64, Time32, Time64, Timestamp};
     data_type.is_integer()
         || data_type.is_string()
+        || is_bytes(data_type)
         || is_summable_decimal(data_type)
         || matches!(data_type, Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..))
-        || matches!(data_type, Binary | LargeBinary | BinaryView)
 }
 
 impl Function {

@@ -25,7 +25,9 @@ pub(crate) use fallible::is_fallible;
 pub(crate) use guards::guarded;
 pub(crate) use leaves::Leaves;
 pub(crate) use rows::PhysicalPredicate;
-pub(crate) use scalar::{cast_is_monotonic, cast_is_strictly_monotonic, digits, to_core, to_datafusion};
+pub(crate) use scalar::{
+    cast_is_monotonic, cast_is_strictly_monotonic, digits, is_bytes, to_core, to_datafusion, values_of,
+};
 pub(crate) use simplify::simplify;
 
 /// Converts an error of the core to DataFusion's error type. An error that DataFusion raised inside a scan is

@@ -1,7 +1,7 @@
 //! Conversions between DataFusion's [`ScalarValue`] and the core's [`Scalar`].
 
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::DataType;
 use datafusion_common::{Result, ScalarValue};
 use vortex_core::dtype::arrow::{data_type, presents};
 use vortex_core::{DType, Scalar};
@@ -49,7 +49,6 @@ pub(crate) fn to_datafusion(value: &Scalar, to: &DataType) -> Result<Option<Scal
 fn widens(from: &DataType, to: &DataType) -> bool {
     use DataType::{Date32, Date64, Float64, Timestamp};
     let number = |t: &DataType| t.is_integer() || t.is_decimal();
-    let finer = |from: &TimeUnit, to: &TimeUnit| resolution(*from) <= resolution(*to);
     match (from, to) {
         (from, to) if number(from) && number(to) => true,
         (from, Float64) if from.is_integer() || from.is_floating() => true,
@@ -58,7 +57,7 @@ fn widens(from: &DataType, to: &DataType) -> bool {
         }
         (Date32, Date64) => true,
         (Date32, Timestamp(_, None)) => true,
-        (Timestamp(from, zone), Timestamp(to, other)) => zone.is_some() == other.is_some() && finer(from, to),
+        (Timestamp(from, zone), Timestamp(to, other)) => zone.is_some() == other.is_some() && from <= to,
         _ => false,
     }
 }
@@ -108,6 +107,19 @@ fn has_all_digits(from: &DataType, to: &DataType) -> bool {
     }
 }
 
+/// The type of the values of a dictionary, or of others.
+pub(crate) fn values_of(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Dictionary(_, values) => values,
+        plain => plain,
+    }
+}
+
+/// Whether values of this type are byte strings of any length.
+pub(crate) fn is_bytes(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
+}
+
 /// How many digits the values of a decimal or integer type have, at most, before and after the point.
 pub(crate) fn digits(of: &DataType) -> Option<(i16, i16)> {
     match of {
@@ -124,17 +136,9 @@ pub(crate) fn digits(of: &DataType) -> Option<(i16, i16)> {
     }
 }
 
-fn resolution(unit: TimeUnit) -> u8 {
-    match unit {
-        TimeUnit::Second => 0,
-        TimeUnit::Millisecond => 1,
-        TimeUnit::Microsecond => 2,
-        TimeUnit::Nanosecond => 3,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::TimeUnit;
     use vortex_core::PType;
     use vortex_core::scalar::Value;
 

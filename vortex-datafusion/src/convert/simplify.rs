@@ -15,10 +15,7 @@
 use std::sync::Arc;
 
 use arrow::compute::cast;
-use arrow::datatypes::{
-    DataType, Schema, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-    TimestampSecondType,
-};
+use arrow::datatypes::{DataType, Schema, TimeUnit};
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::Operator;
@@ -138,34 +135,18 @@ fn time_before(time: &ScalarValue, data_type: &DataType) -> Option<ScalarValue> 
         TimeUnit::Microsecond => 1_000,
         TimeUnit::Nanosecond => 1,
     };
-    let (time, unit) = match time {
-        ScalarValue::TimestampSecond(Some(time), _) => (time, TimeUnit::Second),
-        ScalarValue::TimestampMillisecond(Some(time), _) => (time, TimeUnit::Millisecond),
-        ScalarValue::TimestampMicrosecond(Some(time), _) => (time, TimeUnit::Microsecond),
-        ScalarValue::TimestampNanosecond(Some(time), _) => (time, TimeUnit::Nanosecond),
-        _ => return None,
-    };
-    let time = i128::from(*time) * nanoseconds(&unit);
+    let DataType::Timestamp(unit, _) = time.data_type() else { return None };
+    let Ok(ScalarValue::Int64(Some(time))) = time.cast_to(&DataType::Int64) else { return None };
+    let time = i128::from(time) * nanoseconds(&unit);
     let before = |step: i128| (time.rem_euclid(step) != 0).then(|| time.div_euclid(step));
     match data_type {
         DataType::Date32 => {
             let day = before(24 * 60 * 60 * nanoseconds(&TimeUnit::Second))?;
             Some(ScalarValue::Date32(Some(i32::try_from(day).ok()?)))
         }
-        DataType::Timestamp(unit, zone) => {
-            let (time, zone) = (i64::try_from(before(nanoseconds(unit))?).ok()?, zone.clone());
-            Some(match unit {
-                TimeUnit::Second => ScalarValue::new_timestamp::<TimestampSecondType>(Some(time), zone),
-                TimeUnit::Millisecond => {
-                    ScalarValue::new_timestamp::<TimestampMillisecondType>(Some(time), zone)
-                }
-                TimeUnit::Microsecond => {
-                    ScalarValue::new_timestamp::<TimestampMicrosecondType>(Some(time), zone)
-                }
-                TimeUnit::Nanosecond => {
-                    ScalarValue::new_timestamp::<TimestampNanosecondType>(Some(time), zone)
-                }
-            })
+        DataType::Timestamp(unit, _) => {
+            let time = i64::try_from(before(nanoseconds(unit))?).ok()?;
+            ScalarValue::Int64(Some(time)).cast_to(data_type).ok()
         }
         _ => None,
     }

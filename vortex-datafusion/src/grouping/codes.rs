@@ -21,14 +21,6 @@ pub(crate) fn coded(values: &DataType) -> DataType {
     DataType::Dictionary(Box::new(DataType::UInt32), Box::new(values.clone()))
 }
 
-/// The type of the values of a dictionary, or of others.
-pub(crate) fn values_of(data_type: &DataType) -> &DataType {
-    match data_type {
-        DataType::Dictionary(_, values) => values,
-        plain => plain,
-    }
-}
-
 /// Whether keys of this type have codes if their values are close to each other.
 pub(crate) fn has_distances(data_type: &DataType) -> bool {
     use DataType::{Boolean, Date32, Date64, Time32, Time64, Timestamp};

@@ -13,8 +13,9 @@ use datafusion_physical_plan::aggregates::PhysicalGroupBy;
 use datafusion_physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion_physical_plan::aggregates::order::GroupOrdering;
 
-use super::codes::{Codes, MAX_CODES, values_of};
+use super::codes::{Codes, MAX_CODES};
 use super::source_of;
+use crate::convert::values_of;
 
 /// In the table, a code without a group.
 const NONE: u32 = u32::MAX;

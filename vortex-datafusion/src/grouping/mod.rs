@@ -36,10 +36,11 @@ use datafusion_physical_plan::{
     replace_children_if_necessary,
 };
 
+pub(crate) use self::codes::coded;
 #[cfg(feature = "session")]
 pub(crate) use self::codes::{MAX_CODES, has_distances};
-pub(crate) use self::codes::{coded, values_of};
 use self::stream::Aggregating;
+use crate::convert::values_of;
 
 /// A partial aggregation that finds groups by codes.
 #[derive(Debug)]

@@ -21,7 +21,8 @@ use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use super::pushed_aggregates::kind_of;
 use super::{dealt, scan_of};
-use crate::grouping::{CodedAggregateExec, MAX_CODES, coded, has_distances, values_of};
+use crate::convert::{is_bytes, values_of};
+use crate::grouping::{CodedAggregateExec, MAX_CODES, coded, has_distances};
 use crate::source::VortexSource;
 
 /// The number of files that are asked how many values the dictionaries of a column have.
@@ -141,7 +142,8 @@ fn coded_keys(
             let distances = distances(config, column, data_type)?.checked_next_power_of_two()?;
             return Some(CodedKey { text: None, count: distances.checked_add(nulls)? });
         }
-        if !is_text(values_of(data_type)) || read_by_functions.contains(&at) {
+        let values = values_of(data_type);
+        if !(values.is_string() || is_bytes(values)) || read_by_functions.contains(&at) {
             return None;
         }
         let count = match column < source.table_schema().file_schema().fields().len() {
@@ -188,11 +190,6 @@ fn read_by_functions(aggregate: &AggregateExec) -> Option<Vec<usize>> {
         .ok()?;
     }
     (!reads_subquery).then_some(read)
-}
-
-fn is_text(data_type: &DataType) -> bool {
-    data_type.is_string()
-        || matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
 }
 
 /// How many integers there are between the bounds of a column, or in its type.

@@ -8,8 +8,8 @@ use arrow::datatypes::{
 use datafusion_common::{HashMap, HashSet, Result, plan_err};
 
 use super::ByName;
-use super::presented::plain_field;
-use crate::convert::digits;
+use super::presented::{plain_field, with_items};
+use crate::convert::{digits, is_bytes};
 
 /// The schema of a table over files: columns by name, in order of first occurrence, with numbers widened,
 /// nullable if they are in any file or if a file lacks the column. Depends only on the order of `files`.
@@ -68,13 +68,10 @@ fn with_wide_keys(field: &FieldRef) -> FieldRef {
             DataType::Dictionary(Box::new(DataType::Int32), values.clone())
         }
         DataType::Struct(fields) => DataType::Struct(fields.iter().map(with_wide_keys).collect()),
-        DataType::List(item) => DataType::List(with_wide_keys(item)),
-        DataType::LargeList(item) => DataType::LargeList(with_wide_keys(item)),
-        DataType::ListView(item) => DataType::ListView(with_wide_keys(item)),
-        DataType::LargeListView(item) => DataType::LargeListView(with_wide_keys(item)),
-        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(with_wide_keys(item), *size),
-        DataType::Map(entries, sorted) => DataType::Map(with_wide_keys(entries), *sorted),
-        _ => return Arc::clone(field),
+        other => match with_items(other, with_wide_keys) {
+            Some(wide) => wide,
+            None => return Arc::clone(field),
+        },
     };
     Arc::new(field.as_ref().clone().with_data_type(wide))
 }
@@ -123,7 +120,7 @@ pub(super) fn merge_types(left: &DataType, right: &DataType) -> Option<DataType>
             FixedSizeList(merge_fields(left, right)?, *size)
         }
         // Different Arrow representations of one stored type.
-        (left, right) if is_string(left) && is_string(right) => Utf8View,
+        (left, right) if left.is_string() && right.is_string() => Utf8View,
         (left, right) if is_bytes(left) && is_bytes(right) => BinaryView,
         (Dictionary(_, left), Dictionary(_, right)) => merge_types(left, right)?,
         (Dictionary(_, values), other) | (other, Dictionary(_, values)) => merge_types(values, other)?,
@@ -170,7 +167,7 @@ pub(super) fn has_same_fields(left: &DataType, right: &DataType) -> bool {
 }
 
 /// The items of lists, or the entries of maps.
-fn item_of(data_type: &DataType) -> Option<&FieldRef> {
+pub(super) fn item_of(data_type: &DataType) -> Option<&FieldRef> {
     match data_type {
         DataType::List(item)
         | DataType::LargeList(item)
@@ -180,14 +177,6 @@ fn item_of(data_type: &DataType) -> Option<&FieldRef> {
         | DataType::Map(item, _) => Some(item),
         _ => None,
     }
-}
-
-fn is_string(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
-}
-
-fn is_bytes(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
 }
 
 fn widest_number(left: &DataType, right: &DataType) -> Option<DataType> {

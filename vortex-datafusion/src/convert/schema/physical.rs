@@ -10,6 +10,7 @@ use vortex_core::dtype::MapType;
 use vortex_core::dtype::arrow::{data_type, presents};
 
 use super::ByName;
+use super::merge::item_of;
 use crate::convert::datafusion_error;
 
 /// The schema to which a file of type `root` is decoded for a table with these columns: the table's type,
@@ -99,14 +100,9 @@ fn adopt_type(dtype: &DType, own: &DataType, wanted: &DataType) -> Result<DataTy
 fn has_structs(data_type: &DataType) -> bool {
     match data_type {
         DataType::Struct(_) | DataType::Union(..) | DataType::Map(..) => true,
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::ListView(item)
-        | DataType::LargeListView(item)
-        | DataType::FixedSizeList(item, _) => has_structs(item.data_type()),
         DataType::Dictionary(_, values) => has_structs(values),
         DataType::RunEndEncoded(_, values) => has_structs(values.data_type()),
-        _ => false,
+        other => item_of(other).is_some_and(|item| has_structs(item.data_type())),
     }
 }
 

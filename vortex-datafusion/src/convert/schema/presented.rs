@@ -31,7 +31,7 @@ fn nullable_field(field: &FieldRef, in_nullable: bool) -> FieldRef {
 }
 
 /// The type of lists or maps, with `map` applied to the items or entries; `None` for other types.
-fn with_items(data_type: &DataType, map: impl Fn(&FieldRef) -> FieldRef) -> Option<DataType> {
+pub(super) fn with_items(data_type: &DataType, map: impl Fn(&FieldRef) -> FieldRef) -> Option<DataType> {
     Some(match data_type {
         DataType::List(item) => DataType::List(map(item)),
         DataType::LargeList(item) => DataType::LargeList(map(item)),
