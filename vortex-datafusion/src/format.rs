@@ -184,8 +184,7 @@ impl FileFormat for VortexFormat {
         table_schema: SchemaRef,
         object: &ObjectMeta,
     ) -> Result<Statistics> {
-        let file = Footers::new(self, state, store)?.open(object).await?;
-        Ok(statistics(file.footer(), &table_schema))
+        Ok(self.infer_stats_and_ordering(state, store, table_schema, object).await?.statistics)
     }
 
     async fn infer_ordering(
@@ -195,8 +194,7 @@ impl FileFormat for VortexFormat {
         table_schema: SchemaRef,
         object: &ObjectMeta,
     ) -> Result<Option<LexOrdering>> {
-        let footers = Footers::new(self, state, store)?;
-        Ok(footers.order(footers.open(object).await?.footer(), &table_schema))
+        Ok(self.infer_stats_and_ordering(state, store, table_schema, object).await?.ordering)
     }
 
     async fn infer_stats_and_ordering(

@@ -12,7 +12,7 @@ use datafusion::datasource::file_format::file_compression_type::FileCompressionT
 use datafusion::datasource::file_format::{FileFormat, FileFormatFactory, FileMeta};
 use datafusion::datasource::physical_plan::{FileScanConfig, FileSinkConfig, FileSource};
 use datafusion::datasource::table_schema::TableSchema;
-use datafusion::physical_expr::{LexOrdering, LexRequirement};
+use datafusion::physical_expr::LexRequirement;
 use datafusion::physical_plan::ExecutionPlan;
 use object_store::{ObjectMeta, ObjectStore};
 
@@ -67,18 +67,7 @@ impl FileFormat for Corrected {
         schema: SchemaRef,
         object: &ObjectMeta,
     ) -> Result<Statistics> {
-        let known = self.format.infer_stats(session, store, Arc::clone(&schema), object).await?;
-        Ok(parquet::with_estimates_of_floats(known, &schema))
-    }
-
-    async fn infer_ordering(
-        &self,
-        session: &dyn Session,
-        store: &Arc<dyn ObjectStore>,
-        schema: SchemaRef,
-        object: &ObjectMeta,
-    ) -> Result<Option<LexOrdering>> {
-        self.format.infer_ordering(session, store, schema, object).await
+        Ok(self.infer_stats_and_ordering(session, store, schema, object).await?.statistics)
     }
 
     async fn infer_stats_and_ordering(
