@@ -125,21 +125,13 @@ fn in_full(error: &(dyn Error + 'static), mut message: String) -> String {
 
 /// Whether a write to a closed pipe is the cause.
 fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        let closed = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
-        let closed = match error.downcast_ref::<ArrowError>() {
-            Some(ArrowError::IoError(_, error)) => closed(error),
-            // Only the text of the cause is kept.
-            Some(ArrowError::CsvError(message)) => message.contains("Broken pipe"),
-            _ => error.downcast_ref::<io::Error>().is_some_and(closed),
-        };
-        if closed {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+    let is_closed = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+    successors(Some(error), |&cause| cause.source()).any(|cause| match cause.downcast_ref::<ArrowError>() {
+        Some(ArrowError::IoError(_, error)) => is_closed(error),
+        // Only the text of the cause is kept.
+        Some(ArrowError::CsvError(message)) => message.contains("Broken pipe"),
+        _ => cause.downcast_ref::<io::Error>().is_some_and(is_closed),
+    })
 }
 
 /// What an error of DataFusion says, without classes that tell users nothing, and without naming a file twice in a row.

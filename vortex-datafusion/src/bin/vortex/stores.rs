@@ -29,13 +29,11 @@ use vortex_core::io::{LocalFile, ObjectFile, ReadAt};
 use vortex_datafusion::{is_hidden, listing_url};
 
 use crate::failure::{Failure, Outcome};
+use crate::formats::Format;
 use crate::visible::VisibleFiles;
 
 /// Environment variables that configure stores.
 const PREFIXES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
-
-/// The extension of the files to find in folders.
-const EXTENSION: &str = "vortex";
 
 /// The object stores of this process, which count requests for `\object_store_profiling`.
 pub(crate) struct Stores {
@@ -202,9 +200,10 @@ fn find_below(path: &Path, place: &str, files: &mut Vec<PathBuf>, failures: &mut
 
 /// Adds the Vortex files among those found at a place.
 fn some_of(place: &str, mut found: Vec<PathBuf>, files: &mut Vec<PathBuf>) -> Outcome {
-    found.retain(|file| file.extension().is_some_and(|it| it.eq_ignore_ascii_case(EXTENSION)));
+    let extension = Format::Vortex.extension();
+    found.retain(|file| file.extension().is_some_and(|it| it.eq_ignore_ascii_case(extension)));
     if found.is_empty() {
-        return Err(Failure::error(format!("{place}: no file there ends in .{EXTENSION}")));
+        return Err(Failure::error(format!("{place}: no file there ends in .{extension}")));
     }
     found.sort_unstable();
     files.append(&mut found);

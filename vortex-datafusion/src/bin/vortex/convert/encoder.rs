@@ -255,11 +255,7 @@ fn check_durations(batch: &RecordBatch) -> Outcome {
 }
 
 fn flat_columns_only(schema: &SchemaRef) -> Outcome {
-    let nested = |data_type: &DataType| match data_type {
-        DataType::Dictionary(_, values) => values.is_nested(),
-        other => other.is_nested(),
-    };
-    match schema.fields().iter().find(|field| nested(field.data_type())) {
+    match schema.fields().iter().find(|field| field.data_type().is_nested()) {
         None => Ok(()),
         Some(field) => Err(Failure::error(format!(
             "column `{}` is a {}, which CSV cannot hold; {LEAVE_OUT}, or write JSON",

@@ -137,14 +137,6 @@ fn compression(path: &Path) -> Option<&str> {
     ["gz", "bz2", "xz", "zst"].into_iter().find(|known| extension.eq_ignore_ascii_case(known))
 }
 
-/// The URL of a file on a local disk, with its name taken literally.
-fn file_url(path: &Path) -> Option<ListingTableUrl> {
-    let path = path.is_file().then(|| std::path::absolute(path).ok())??;
-    // Parsing resolves `..`.
-    let url = Url::parse(Url::from_file_path(path).ok()?.as_str()).ok()?;
-    ListingTableUrl::try_new(url, None).ok()
-}
-
 /// The names of the folders in a path.
 pub(super) fn folders_of(path: &Path) -> impl Iterator<Item = &str> {
     let folders = path.parent().into_iter().flat_map(Path::components);
@@ -163,7 +155,7 @@ fn one_file(within: &ListingTableUrl, meta: &ObjectMeta) -> Outcome<ListingTable
 /// Whether a path is that of one of the files.
 pub(super) fn is_among(path: &Path, files: &[Found]) -> bool {
     let Ok(path) = path.canonicalize() else { return false };
-    file_url(&path).is_some_and(|url| {
+    path.to_str().and_then(|path| listing_url(path).ok()).is_some_and(|url| {
         files
             .iter()
             .any(|file| file.url.object_store() == url.object_store() && file.url.prefix() == url.prefix())
