@@ -38,12 +38,14 @@
 //! Without the `session` feature the crate depends only on DataFusion's component crates; register a
 //! [`VortexFormatFactory`] yourself, or build a listing table on a [`VortexFormat`]. **Such a session has no optimizer rules
 //! of this crate**, like any that is not registered, or whose [`Session`](datafusion_session::Session) is of another type
-//! than DataFusion's `SessionState`: it is slower, since scans decline dynamic filters and declare no order, and DataFusion
-//! 55 can return wrong rows where it passes a filter above a join to another column of the same name. `register` says more.
+//! than DataFusion's `SessionState`: it is slower, since scans decline dynamic filters, declare no order and compute no
+//! aggregations, and DataFusion 55 can return wrong rows where it passes a filter above a join to another column of the same
+//! name. `register` says more.
 //!
 //! The scan takes over from the plan: projections, down to single fields of structs; every deterministic
 //! filter; and limits. Filters that the encodings cannot answer are evaluated on decoded columns before the
-//! rest is read; dynamic filters skip zones while the query runs.
+//! rest is read; dynamic filters skip zones while the query runs. Aggregations without groups are computed by scans, from
+//! statistics where these contain the answer, and few groups are found by codes instead of values.
 //!
 //! # Errors
 //!

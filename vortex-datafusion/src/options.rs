@@ -105,10 +105,10 @@ options! {
         ///
         /// On by default.
         pub projection_pushdown: bool = true,
-        /// Compute counts, sums, averages and extremes that are not grouped inside the scan.
+        /// Compute aggregations without groups inside the scan, and find groups by codes.
         ///
-        /// What statistics of files and zones state need not be read then. Groups are found by the codes of dictionaries and
-        /// by small integers, if there are few. On by default.
+        /// Counts, sums, averages and extremes that statistics of files and zones state need not be read then. Groups are
+        /// found by the codes of dictionaries and by small integers, if there are few. On by default.
         pub aggregate_pushdown: bool = true,
         /// Skip files and parts of files by statistics.
         ///

@@ -8,7 +8,9 @@
 //! filter    evaluate each conjunct on encodings, or by DataFusion on decoded columns;
 //!           dynamic filters in addition
 //! project   leaves to decode, and expressions over them
-//! range     bytes of the file -> whole splits of rows
+//! rows      those that are selected, in the range of the file (bytes -> whole splits of rows), and of the numbers
+//!           that filters want
+//! aggregate states of functions instead of rows, if the plan wants these
 //! stream    project, stop early
 //! ```
 //!
