@@ -117,7 +117,7 @@ struct Scan {
     #[prost(message, repeated, tag = "2")]
     accepted: Vec<protobuf::PhysicalExprNode>,
     #[prost(message, repeated, tag = "3")]
-    pruning: Vec<protobuf::PhysicalExprNode>,
+    hints: Vec<protobuf::PhysicalExprNode>,
     #[prost(map = "string, string", tag = "4")]
     options: HashMap<String, String>,
     /// The limit in `base` has only 32 bits.
@@ -294,7 +294,7 @@ impl VortexCodec {
         Ok(Scan {
             base: Some(serialize_file_scan_config(&base, self, converter)?),
             accepted: encode(source.filters.accepted())?,
-            pruning: encode(source.filters.pruning())?,
+            hints: encode(source.filters.hints())?,
             options: to_map(source.options()),
             limit: config.limit.map(|limit| limit as u64),
             preserve_order: source.is_ordered(config),
@@ -363,7 +363,7 @@ impl Decoding<'_> {
         let mut source = VortexSource::new(table.clone())
             .with_options(accepting)
             .with_runtime(&self.task.runtime_env(), self.task.session_config());
-        source.filters = Filters::new(filters(&scan.accepted)?, filters(&scan.pruning)?);
+        source.filters = Filters::new(filters(&scan.accepted)?, filters(&scan.hints)?);
         source.best_first = self.best_first(scan, &table)?;
         let context = PhysicalPlanDecodeContext::new(self.task, self.codec);
         let mut config = parse_protobuf_file_scan_config(base, &context, self.converter, Arc::new(source))?;

@@ -128,7 +128,7 @@ impl VortexFormat {
         if !has_rules {
             tell_of_missing_rules(session.session_id());
         }
-        Ok(DataSourceExec::from_data_source(orders::as_kept(as_stated(scan), has_rules)))
+        Ok(DataSourceExec::from_data_source(orders::reliable_orders(as_stated(scan), has_rules)))
     }
 }
 

@@ -200,8 +200,8 @@ impl VortexSource {
             BestWanted::None => None,
             BestWanted::Rows(rows) => told.best_first.map(|best_first| BestFirst { rows, ..best_first }),
         };
-        let is_same = told.best_first == self.best_first
-            && told.filters.pruning().len() == self.filters.pruning().len();
+        let is_same =
+            told.best_first == self.best_first && told.filters.hints().len() == self.filters.hints().len();
         (!is_same).then_some(told)
     }
 
@@ -212,7 +212,7 @@ impl VortexSource {
         Self {
             projection: aggregation.outputs(),
             aggregation: Some(aggregation),
-            filters: self.filters.without_pruning(),
+            filters: self.filters.without_hints(),
             best_first: None,
             ..self.changed()
         }
@@ -318,7 +318,7 @@ impl FileSource for VortexSource {
         // rows only, although DataFusion offers it to the scan. See `tests/it/upstream/filters.rs`:
         // `filters_cross_limits_of_scans`.
         let (filters, best_first) = match config.limit {
-            Some(_) => (self.filters.without_pruning(), None),
+            Some(_) => (self.filters.without_hints(), None),
             None => (self.filters.clone(), self.best_first().cloned()),
         };
         // A query that needs few rows may need none of the next file.
@@ -394,8 +394,8 @@ impl FileSource for VortexSource {
                 if let Some(filter) = self.filter() {
                     write!(f, ", predicate={filter}")?;
                 }
-                if !self.filters.pruning().is_empty() {
-                    write!(f, ", pruning_predicate={}", conjunction(self.filters.pruning().iter().cloned()))?;
+                if !self.filters.hints().is_empty() {
+                    write!(f, ", pruning_predicate={}", conjunction(self.filters.hints().iter().cloned()))?;
                 }
                 if self.filters.is_dynamic() {
                     f.write_str(", dynamic_pruning=eligible")?;

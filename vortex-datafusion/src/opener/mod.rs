@@ -195,7 +195,7 @@ impl OpenerState {
         };
         let mut rows = range_of(file, &scan)?;
         if self.options.predicate_pushdown
-            && let Some(passing) = numbered::passing(self.filters.pruning())
+            && let Some(passing) = numbered::passing(self.filters.hints())
         {
             let passing = passing.intersection(&rows.unwrap_or((0..row_count).into()));
             if let (None, Some(few)) = (selection, numbered::listed(&passing)) {
@@ -315,7 +315,7 @@ impl<'a> Adapted<'a> {
                 }
             }
         }
-        let hints = self.scan.filters.pruning().iter().filter_map(|filter| self.hint(filter));
+        let hints = self.scan.filters.hints().iter().filter_map(|filter| self.hint(filter));
         Ok(Some(Expr::all(conjuncts.finish().into_iter().chain(hints))))
     }
 

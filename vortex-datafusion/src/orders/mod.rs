@@ -170,9 +170,12 @@ fn is_ordered_alike(dtype: &DType) -> bool {
 /// - It relies on orders where it must not. Only the optimizer rules of this crate prevent that (`withhold_orders.rs`,
 ///   `limited_scans.rs`), and that files leave their partitions (`tell_scans.rs`). In a session without them
 ///   (`has_rules`), scans declare no order.
-pub(crate) fn as_kept(config: FileScanConfig, has_rules: bool) -> FileScanConfig {
+pub(crate) fn reliable_orders(config: FileScanConfig, has_rules: bool) -> FileScanConfig {
     if config.output_ordering.is_empty() {
         return config;
+    }
+    if !has_rules {
+        return FileScanConfigBuilder::from(config).with_output_ordering(Vec::new()).build();
     }
     let schema = config.file_source().table_schema().table_schema();
     let all = || config.file_groups.iter().flat_map(|group| group.iter());
@@ -180,8 +183,7 @@ pub(crate) fn as_kept(config: FileScanConfig, has_rules: bool) -> FileScanConfig
         config.file_groups.iter().filter(|group| group.len() > 1).flat_map(|group| group.iter()).collect();
     let keeps = |column: &Column| {
         let data_type = schema.fields().get(column.index()).map(|field| field.data_type());
-        has_rules
-            && in_turn.iter().all(|file| has_no_nulls(file, column.index()))
+        in_turn.iter().all(|file| has_no_nulls(file, column.index()))
             && (data_type.is_some_and(equals_are_identical)
                 || all().all(|file| has_no_zeros(file, column.index())))
     };

@@ -27,14 +27,14 @@ use crate::options::VortexOptions;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Filters {
     accepted: Vec<Arc<dyn PhysicalExpr>>,
-    pruning: Vec<Arc<dyn PhysicalExpr>>,
+    hints: Vec<Arc<dyn PhysicalExpr>>,
 }
 
 impl Filters {
     /// Filters that were offered in another process.
     #[cfg(feature = "proto")]
-    pub(crate) fn new(accepted: Vec<Arc<dyn PhysicalExpr>>, pruning: Vec<Arc<dyn PhysicalExpr>>) -> Self {
-        Self { accepted, pruning }
+    pub(crate) fn new(accepted: Vec<Arc<dyn PhysicalExpr>>, hints: Vec<Arc<dyn PhysicalExpr>>) -> Self {
+        Self { accepted, hints }
     }
 
     /// Adds a filter, and returns whether the plan may drop it.
@@ -57,14 +57,14 @@ impl Filters {
             keep(&mut self.accepted);
             PushedDown::Yes
         } else {
-            keep(&mut self.pruning);
+            keep(&mut self.hints);
             PushedDown::No
         }
     }
 
     /// Only the filters that all returned rows satisfy.
-    pub(crate) fn without_pruning(&self) -> Self {
-        Self { accepted: self.accepted.clone(), pruning: Vec::new() }
+    pub(crate) fn without_hints(&self) -> Self {
+        Self { accepted: self.accepted.clone(), hints: Vec::new() }
     }
 
     /// Drops the dynamic filters with these ids.
@@ -72,7 +72,7 @@ impl Filters {
     pub(crate) fn ignore(&mut self, ids: &[u64]) {
         let has_id =
             |node: &Arc<dyn PhysicalExpr>| Ok(node.expression_id().is_some_and(|id| ids.contains(&id)));
-        self.pruning.retain(|filter| !filter.exists(has_id).unwrap_or(true));
+        self.hints.retain(|filter| !filter.exists(has_id).unwrap_or(true));
     }
 
     /// Filters that all returned rows satisfy.
@@ -81,8 +81,8 @@ impl Filters {
     }
 
     /// Filters that are checked above the scan, which may use them to skip data.
-    pub(crate) fn pruning(&self) -> &[Arc<dyn PhysicalExpr>] {
-        &self.pruning
+    pub(crate) fn hints(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.hints
     }
 
     /// The conjunction of the accepted filters.
@@ -92,12 +92,12 @@ impl Filters {
 
     /// All filters, accepted or not.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<dyn PhysicalExpr>> {
-        self.accepted.iter().chain(&self.pruning)
+        self.accepted.iter().chain(&self.hints)
     }
 
     /// Whether any filter changes while the query runs.
     pub(crate) fn is_dynamic(&self) -> bool {
-        self.pruning.iter().any(is_dynamic)
+        self.hints.iter().any(is_dynamic)
     }
 }
 
@@ -219,7 +219,7 @@ mod tests {
         let few = binary(number, Operator::Lt, lit(5i64), table().table_schema()).unwrap();
         let mut filters = Filters::default();
         assert!(matches!(filters.offer(few, &table(), &VortexOptions::default()), PushedDown::No));
-        assert_eq!((filters.accepted().len(), filters.pruning().len()), (0, 1));
+        assert_eq!((filters.accepted().len(), filters.hints().len()), (0, 1));
     }
 
     #[test]

@@ -84,7 +84,7 @@ async fn rows_that_are_equal_in_sql_are_taken_for_neighbours() {
     let zeros = "(CAST('-0.0' AS DOUBLE), 3), (CAST('-0.0' AS DOUBLE), 4), (0.0, 1), (0.0, 2)";
     plain.sorted_table("zeros", &format!("SELECT * FROM (VALUES {zeros}) AS t (f, i)"), "f, i").await;
     let sql = "SELECT i FROM zeros WHERE f = 0 ORDER BY i LIMIT 1";
-    plain.assert_wrong(sql, &["3"], &["1"], "`as_kept` in orders/mod.rs").await;
+    plain.assert_wrong(sql, &["3"], &["1"], "`reliable_orders` in orders/mod.rs").await;
 }
 
 /// A table `turns` of two files, each sorted by `id`.
@@ -108,7 +108,7 @@ async fn two_ranges(partitions: usize) -> Plain {
 #[tokio::test]
 async fn bounds_of_files_are_compared_without_their_nulls() {
     let plain = two_files(1, "SELECT * FROM (VALUES (1), (NULL)) AS t (id)", "SELECT 2 AS id").await;
-    let workaround = "`as_kept` in orders/mod.rs";
+    let workaround = "`reliable_orders` in orders/mod.rs";
     plain
         .assert_wrong(
             "SELECT id FROM turns ORDER BY id",
