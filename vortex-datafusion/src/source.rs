@@ -110,27 +110,27 @@ impl Default for BestWanted {
 /// scans.
 #[derive(Debug, Clone)]
 pub struct VortexSource {
-    table: TableSchema,
-    projection: ProjectionExprs,
+    pub(crate) table: TableSchema,
+    pub(crate) projection: ProjectionExprs,
     /// The aggregation whose states the projection consists of.
-    aggregation: Option<Aggregation>,
+    pub(crate) aggregation: Option<Aggregation>,
     pub(crate) filters: Filters,
     /// Whether an optimizer rule makes scans ignore wrong dynamic filters, see `optimizer/tell_scans.rs`.
     trusts_dynamic: bool,
     pub(crate) best_first: Option<BestFirst>,
-    options: VortexOptions,
+    pub(crate) options: VortexOptions,
     /// Whether rows keep their order, if the configuration of the scan says so for another reason.
     preserve_order: Option<bool>,
     /// Whether the caller has set the options, so that nothing else changes them.
     has_own_options: bool,
-    reading: Reading,
+    pub(crate) reading: Reading,
     /// The pool that is charged for the memory of scans.
     memory: Option<Arc<dyn MemoryPool>>,
-    files: Arc<OpenFiles>,
+    pub(crate) files: Arc<OpenFiles>,
     /// Whether partitions may take over files of each other.
     shares_files: bool,
     ahead: Arc<SharedAhead>,
-    batch_size: usize,
+    pub(crate) batch_size: usize,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -334,18 +334,10 @@ impl FileSource for VortexSource {
         let functions = functions.map_or(&[][..], Aggregation::functions);
         let extremes = functions.iter().map(|_| Arc::default()).collect();
         let state = Arc::new(OpenerState {
-            table: self.table.clone(),
             output: Arc::new(projection.project_schema(self.table.table_schema())?),
-            projection,
             extremes,
-            aggregation: self.aggregation.clone(),
-            filters,
-            options: self.options.clone(),
             adapters,
             store,
-            reading: self.reading.clone().with_options(&self.options),
-            files: Arc::clone(&self.files),
-            batch_size: self.batch_size,
             limit: config.limit,
             // Parallel partitions have no order among them that a plan could rely on.
             ordered: self.is_ordered(config)
@@ -356,9 +348,15 @@ impl FileSource for VortexSource {
             best_rows: Arc::new(
                 best_first.as_ref().and_then(|best| best.rows).map_or_else(BestRows::default, BestRows::new),
             ),
-            best_first,
             memory: self.memory.as_ref().map(|pool| Arc::new(ScanMemory::new(pool, partition))),
             metrics: ScanCounters::new(&self.metrics, partition),
+            source: Self {
+                filters,
+                best_first,
+                projection,
+                reading: self.reading.clone().with_options(&self.options),
+                ..self.clone()
+            },
         });
         Ok(Arc::new(VortexOpener { state, ahead }))
     }

@@ -33,11 +33,10 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 use conjuncts::{Conjuncts, Evaluation};
 use datafusion_common::{DataFusionError, Result, ScalarValue};
+use datafusion_datasource::PartitionedFile;
 use datafusion_datasource::file_stream::{FileOpenFuture, FileOpener};
-use datafusion_datasource::{PartitionedFile, TableSchema};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{Column, Literal};
-use datafusion_physical_expr::projection::ProjectionExprs;
 use datafusion_physical_expr::utils::split_conjunction;
 use datafusion_physical_expr_adapter::{PhysicalExprAdapter, PhysicalExprAdapterFactory};
 use datafusion_pruning::FilePruner;
@@ -54,17 +53,14 @@ use vortex_core::file::VortexFile;
 use vortex_core::io::object_name;
 use vortex_core::scan::{BestRows, Extremes, RowRanges, ScanBuilder};
 
-use crate::aggregation::Aggregation;
 use crate::convert::{
     Leaves, PhysicalPredicate, TranslatedFilter, Translator, datafusion_error, guarded, is_dynamic,
     is_fallible, schema, simplify,
 };
 use crate::memory::ScanMemory;
 use crate::metrics::ScanCounters;
-use crate::options::VortexOptions;
-use crate::pushdown::{BestFirst, Filters};
-use crate::reading::Reading;
 use crate::selection::RowSelection;
+use crate::source::VortexSource;
 
 /// Batches of one file.
 type Batches = BoxStream<'static, Result<arrow::array::RecordBatch>>;
@@ -78,28 +74,21 @@ pub(crate) struct VortexOpener {
 
 /// The state shared by all files of a partition.
 pub(crate) struct OpenerState {
-    pub(crate) table: TableSchema,
-    /// What to compute of rows: the columns that the plan expects, or the arguments of an aggregation.
-    pub(crate) projection: ProjectionExprs,
+    /// What is read. Its projection is what to compute of rows: the columns that the plan expects, or the arguments of an
+    /// aggregation. It has only filters and an order that apply despite a limit.
+    pub(crate) source: VortexSource,
     /// The schema of the projection.
     pub(crate) output: SchemaRef,
-    /// The aggregation that the plan expects instead of rows.
-    pub(crate) aggregation: Option<Aggregation>,
-    /// For each of its functions, the extremes found in the files of the partition; none if these are read ahead.
+    /// For each function of an aggregation, the extremes found in the files of the partition; none if these are read
+    /// ahead.
     pub(crate) extremes: Vec<Arc<Extremes>>,
-    pub(crate) filters: Filters,
-    pub(crate) options: VortexOptions,
     pub(crate) adapters: Arc<dyn PhysicalExprAdapterFactory>,
     pub(crate) store: Arc<dyn ObjectStore>,
-    pub(crate) reading: Reading,
-    pub(crate) files: Arc<OpenFiles>,
-    pub(crate) batch_size: usize,
     pub(crate) limit: Option<usize>,
     /// Whether rows must come in the order of the file.
     pub(crate) ordered: bool,
     /// Whether rows are decoded when they are taken: if there are partitions to keep all processors busy.
     pub(crate) late: bool,
-    pub(crate) best_first: Option<BestFirst>,
     /// The best rows found in the files of the partition.
     pub(crate) best_rows: Arc<BestRows>,
     pub(crate) memory: Option<Arc<ScanMemory>>,
@@ -122,7 +111,7 @@ impl FileOpener for VortexOpener {
 
 impl OpenerState {
     async fn open(&self, file: PartitionedFile) -> Result<Batches> {
-        let constants = FileConstants::new(&self.table, &file);
+        let constants = FileConstants::new(&self.source.table, &file);
         let mut pruner = self.pruner(&constants, &file)?;
         if self.is_pruned(pruner.as_mut(), &constants)? {
             return Ok(nothing());
@@ -138,7 +127,7 @@ impl OpenerState {
         let metrics = self.metrics.file();
         let scan = adapted.scan_of(&leaves, filter).with_metrics(Arc::clone(metrics.scan()));
         let Some(scan) = self.rows_to_read(scan, &file, opened.row_count())? else { return Ok(nothing()) };
-        let aggregated = match &self.aggregation {
+        let aggregated = match &self.source.aggregation {
             Some(aggregation) => Some(Aggregated::try_new(&adapted, aggregation, &scan)?),
             None => None,
         };
@@ -155,8 +144,14 @@ impl OpenerState {
 
     /// What excludes the file by its statistics, if anything may.
     fn pruner(&self, constants: &FileConstants, file: &PartitionedFile) -> Result<Option<FilePruner>> {
-        match self.options.prune {
-            true => file_pruner(&self.filters, constants, &self.table, file, &self.metrics.predicate_errors),
+        match self.source.options.prune {
+            true => file_pruner(
+                &self.source.filters,
+                constants,
+                &self.source.table,
+                file,
+                &self.metrics.predicate_errors,
+            ),
             false => Ok(None),
         }
     }
@@ -176,7 +171,7 @@ impl OpenerState {
     fn opened(&self, file: &PartitionedFile) -> OpenFile {
         match file.extension::<VortexFile>() {
             Some(open) => futures::future::ready(Ok(open.clone())).boxed().shared(),
-            None => self.files.entry(&file.object_meta, || self.load(file)),
+            None => self.source.files.entry(&file.object_meta, || self.load(file)),
         }
     }
 
@@ -194,8 +189,8 @@ impl OpenerState {
             None => scan,
         };
         let mut rows = range_of(file, &scan)?;
-        if self.options.predicate_pushdown
-            && let Some(passing) = numbered::passing(self.filters.hints())
+        if self.source.options.predicate_pushdown
+            && let Some(passing) = numbered::passing(self.source.filters.hints())
         {
             let passing = passing.intersection(&rows.unwrap_or((0..row_count).into()));
             if let (None, Some(few)) = (selection, numbered::listed(&passing)) {
@@ -213,7 +208,7 @@ impl OpenerState {
     /// Reads the footer, unless it is cached.
     fn load(&self, file: &PartitionedFile) -> OpenFile {
         let hint = file.metadata_size_hint.and_then(|hint| u64::try_from(hint).ok());
-        let (reading, store) = (self.reading.clone(), Arc::clone(&self.store));
+        let (reading, store) = (self.source.reading.clone(), Arc::clone(&self.store));
         let (meta, time) = (file.object_meta.clone(), self.metrics.metadata_time.clone());
         let open = async move {
             let _timer = time.timer();
@@ -224,11 +219,11 @@ impl OpenerState {
 
     /// Whether an accepted filter is false or NULL for all rows because of the file's constants alone.
     fn never_passes(&self, constants: &FileConstants) -> Result<bool> {
-        if self.table.table_partition_cols().is_empty() {
+        if self.source.table.table_partition_cols().is_empty() {
             return Ok(false);
         }
-        for filter in self.filters.accepted() {
-            let filled = simplify(constants.fill(filter)?, self.table.table_schema())?;
+        for filter in self.source.filters.accepted() {
+            let filled = simplify(constants.fill(filter)?, self.source.table.table_schema())?;
             if split_conjunction(&filled)
                 .into_iter()
                 .any(|part| literal(part).is_some_and(|value| value != Some(true)))
@@ -275,7 +270,7 @@ struct Adapted<'a> {
 
 impl<'a> Adapted<'a> {
     fn try_new(scan: &'a OpenerState, file: &'a VortexFile, constants: FileConstants<'a>) -> Result<Self> {
-        let table = scan.table.file_schema();
+        let table = scan.source.table.file_schema();
         let own = file.schema().map_err(datafusion_error)?;
         let physical = schema::physical(file.footer().dtype(), &own, table)?;
         let adapter = scan.adapters.create(Arc::clone(table), Arc::clone(&physical))?;
@@ -297,7 +292,7 @@ impl<'a> Adapted<'a> {
     /// The filter that rows must satisfy; `None` if no row of this file can.
     fn filter(&self) -> Result<Option<Expr>> {
         let mut conjuncts = Conjuncts::default();
-        for filter in self.scan.filters.accepted() {
+        for filter in self.scan.source.filters.accepted() {
             let filter = self.simplify(self.adapt(filter)?)?;
             for part in split_conjunction(&filter) {
                 match literal(part) {
@@ -315,7 +310,7 @@ impl<'a> Adapted<'a> {
                 }
             }
         }
-        let hints = self.scan.filters.hints().iter().filter_map(|filter| self.hint(filter));
+        let hints = self.scan.source.filters.hints().iter().filter_map(|filter| self.hint(filter));
         Ok(Some(Expr::all(conjuncts.finish().into_iter().chain(hints))))
     }
 
@@ -332,12 +327,13 @@ impl<'a> Adapted<'a> {
             self.translator().weaken(&self.simplify(Arc::clone(&adapted)).ok()?)?;
         }
         let dtype = self.file.footer().dtype().clone();
-        let rows = self.scan.options.predicate_pushdown && is_dynamic(&adapted);
-        if !self.scan.options.prune && !rows {
+        let rows = self.scan.source.options.predicate_pushdown && is_dynamic(&adapted);
+        if !self.scan.source.options.prune && !rows {
             return None;
         }
         let filter = TranslatedFilter::try_new(adapted, Arc::clone(&self.physical), dtype).ok()?;
-        let filter = filter.with_rows(rows).with_evaluation(rows && self.scan.options.fallback_filter_eval);
+        let filter =
+            filter.with_rows(rows).with_evaluation(rows && self.scan.source.options.fallback_filter_eval);
         Some(Expr::Dynamic(Arc::new(filter)))
     }
 
@@ -350,11 +346,11 @@ impl<'a> Adapted<'a> {
             .with_projection(leaves.paths().to_vec())
             .with_schema(leaves.schema())
             .with_filter(filter)
-            .with_batch_size(wanted.batch_size)
+            .with_batch_size(wanted.source.batch_size)
             .with_ordered(wanted.ordered)
             .with_late_decoding(wanted.late)
-            .with_pruning(wanted.options.prune);
-        if wants_row_numbers(&wanted.projection) {
+            .with_pruning(wanted.source.options.prune);
+        if wants_row_numbers(&wanted.source.projection) {
             scan = scan.with_row_numbers(ROW_NUMBER);
         }
         if let Some((path, options)) = self.best_first() {
@@ -371,7 +367,7 @@ impl<'a> Adapted<'a> {
 
     /// The column whose best rows are wanted first, if this file stores it unchanged.
     fn best_first(&self) -> Option<(FieldPath, SortOptions)> {
-        let wanted = self.scan.best_first.as_ref()?;
+        let wanted = self.scan.source.best_first.as_ref()?;
         let column: Arc<dyn PhysicalExpr> = Arc::new(wanted.column.clone());
         let adapted = self.simplify(self.adapt(&column).ok()?).ok()?;
         let column = adapted.downcast_ref::<Column>()?;
@@ -383,6 +379,7 @@ impl<'a> Adapted<'a> {
         let mut leaves = Leaves::default();
         let outputs = self
             .scan
+            .source
             .projection
             .iter()
             .map(|output| leaves.rewrite(self.simplify(self.adapt(&output.expr)?)?, &self.translator()))
