@@ -25,6 +25,7 @@ use datafusion_physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use datafusion_session::Session;
 use object_store::ObjectStore;
 #[cfg(feature = "session")]
+use tokio::runtime::Handle;
 use vortex_core::file::VortexFile;
 use vortex_core::io::StorageProfile;
 use vortex_core::scan::BestRows;
@@ -343,8 +344,8 @@ impl FileSource for VortexSource {
             ordered: self.is_ordered(config)
                 || !config.output_ordering.is_empty()
                 || config.file_groups.len() == 1,
-            late: std::thread::available_parallelism()
-                .is_ok_and(|processors| config.file_groups.len() >= processors.get()),
+            late: Handle::try_current()
+                .is_ok_and(|runtime| config.file_groups.len() >= runtime.metrics().num_workers()),
             best_rows: Arc::new(
                 best_first.as_ref().and_then(|best| best.rows).map_or_else(BestRows::default, BestRows::new),
             ),

@@ -29,7 +29,7 @@ use crate::array::pieces::Piece;
 use crate::array::row_bytes::copied_bytes;
 use crate::array::{ArrayRef, concat, decode_as};
 use crate::error::ResultExt as _;
-use crate::io::{Share, Urgency, read_scattered};
+use crate::io::{Share, Urgency, read_scattered, runtime};
 use crate::layout::{PieceSet, SegmentSet};
 use crate::limits::Work;
 use crate::segments::SegmentId;
@@ -47,8 +47,8 @@ const MIN_ROWS_PER_WANTED: u64 = 128;
 /// Maximum number of rows fetched together.
 const ROWS_AT_ONCE: usize = 1024;
 
-/// Tasks per processor: while one waits for its reads, others can work.
-const TASKS_PER_CPU: usize = 16;
+/// Tasks per worker of the runtime: while one waits for its reads, others can work.
+const TASKS_PER_WORKER: usize = 16;
 
 /// Bytes that a task may hold before it splits its work into halves; and the same while memory is refused,
 /// which is more than the values of a thousand rows usually take: halves fetch everything again.
@@ -131,16 +131,16 @@ pub(super) async fn gather(plan: Arc<Plan>, rows: Arc<[u64]>) -> Result<DecodedS
 }
 
 async fn gather_batch(plan: &Arc<Plan>, rows: Arc<[u64]>) -> Result<RecordBatch> {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = runtime()?.metrics().num_workers();
     let count = plan.projection.len();
-    let per_task = count.div_ceil(cpus * TASKS_PER_CPU).max(1);
+    let per_task = count.div_ceil(workers * TASKS_PER_WORKER).max(1);
     let tasks = (0..count).step_by(per_task).map(|first| {
         let columns = first..(first + per_task).min(count);
         let all = Portion { columns, rows: Arc::clone(&rows), held: 0, twice: None };
         Owned::spawn(fetch(Arc::clone(plan), all))
     });
     let columns: Vec<Vec<ArrayRef>> =
-        futures::stream::iter(tasks).buffered(cpus * TASKS_PER_CPU).try_collect().await?;
+        futures::stream::iter(tasks).buffered(workers * TASKS_PER_WORKER).try_collect().await?;
     let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
     let mut columns: Vec<ArrayRef> = columns.into_iter().flatten().collect();
     if plan.numbers_rows {

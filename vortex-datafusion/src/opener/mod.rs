@@ -87,7 +87,7 @@ pub(crate) struct OpenerState {
     pub(crate) limit: Option<usize>,
     /// Whether rows must come in the order of the file.
     pub(crate) ordered: bool,
-    /// Whether rows are decoded when they are taken: if there are partitions to keep all processors busy.
+    /// Whether rows are decoded when they are taken: if there are partitions to keep all workers of the runtime busy.
     pub(crate) late: bool,
     /// The best rows found in the files of the partition.
     pub(crate) best_rows: Arc<BestRows>,
