@@ -21,6 +21,7 @@ use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use super::pushed_aggregates::kind_of;
 use super::{dealt, scan_of};
+use crate::aggregation::Kind;
 use crate::convert::{is_bytes, values_of};
 use crate::grouping::{CodedAggregateExec, MAX_CODES, coded, has_distances};
 use crate::source::VortexSource;
@@ -41,7 +42,7 @@ pub(super) fn push(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execu
     }
     let of_rows = match aggregate.mode() {
         AggregateMode::Partial => aggregate.clone(),
-        // In two steps, some functions round differently, such as `var_pop` of great numbers.
+        // In two steps, some functions differ, such as `var_pop` of great numbers.
         AggregateMode::Single if aggregate.aggr_expr().iter().all(|function| is_exact(function)) => {
             in_mode(AggregateMode::Partial, aggregate, Arc::clone(aggregate.input()))?
         }
@@ -87,9 +88,14 @@ pub(super) fn push(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execu
     }))
 }
 
-/// Whether merging the states of one partition changes nothing.
+/// Whether merging the states of one partition changes nothing. Extremes of floats begin at the greatest finite number in
+/// DataFusion 55: within a step, NaN replaces it, so that an infinity after NaN is kept, but not if it is merged.
 fn is_exact(function: &AggregateFunctionExpr) -> bool {
-    kind_of(function).is_some() && !function.is_distinct()
+    match kind_of(function) {
+        _ if function.is_distinct() => false,
+        Some(Kind::Min | Kind::Max) => !function.field().data_type().is_floating(),
+        kind => kind.is_some(),
+    }
 }
 
 /// A part of an aggregation that was to be computed at once.

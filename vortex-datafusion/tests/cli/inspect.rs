@@ -35,7 +35,9 @@ fn the_recorded_order_is_shown() {
         "{out}"
     );
     let report: Value = serde_json::from_str(&ok(&["inspect", "--json", &sorted])).unwrap();
-    assert!(report["metadata"][0]["text"].as_str().unwrap().contains("desc"), "{report}");
+    let metadata = report["metadata"].as_array().unwrap();
+    let order = metadata.iter().find(|entry| entry["key"] == "vortex-datafusion.order").unwrap();
+    assert!(order["text"].as_str().unwrap().contains("desc"), "{report}");
 }
 
 #[test]

@@ -99,7 +99,7 @@ async fn batches_that_are_dealt_out_to_partitions_have_codes() {
 async fn floats_are_added_in_the_order_of_rows() {
     let context = session_with(SessionConfig::new().with_target_partitions(1));
     let _folder = table(&context).await;
-    let functions = "sum(x / 7), avg(x / 7), max(x)";
+    let functions = "sum(x / 7), avg(x / 7), max(n)";
     answer(&context, &format!("SELECT text, few, {functions} FROM t GROUP BY text, few")).await;
 }
 
@@ -221,6 +221,18 @@ async fn functions_that_round_when_states_are_merged_are_computed_at_once() {
     assert!(!is_coded(&plan(&context, sql).await));
     let found = show(&context, sql).await;
     assert!(found.contains("0.0") && !found.contains("NaN"), "{found}");
+}
+
+#[tokio::test]
+async fn an_infinity_after_nan_is_an_extreme() {
+    let context = session_with(SessionConfig::new().with_target_partitions(1));
+    let (folder, nan) = (tempfile::tempdir().unwrap(), "CAST('NaN' AS DOUBLE)");
+    let place = format!("{}/t.vortex", folder.path().display());
+    let rows = format!("SELECT * FROM (VALUES (true, {nan}), (true, CAST('-inf' AS DOUBLE))) v (b, f)");
+    copy(&context, &rows, &place).await;
+    create(&context, "t", &place).await;
+    let found = show(&context, "SELECT b, max(f) AS max, min(-f) AS min FROM t GROUP BY b").await;
+    assert!(found.contains("| true | -inf | inf |"), "{found}");
 }
 
 #[tokio::test]
