@@ -61,6 +61,17 @@ async fn orders_below_offsets_without_a_limit_are_dropped() {
 }
 
 #[tokio::test]
+async fn the_best_rows_are_told_from_others_by_what_is_equal_in_sql() {
+    let plain = Plain::new(1);
+    plain.run("SET datafusion.execution.batch_size = 1").await;
+    let rows = "(0.0), (0.0), (CAST('-0.0' AS DOUBLE)), (CAST('-0.0' AS DOUBLE)), (1.0)";
+    plain.run(&format!("CREATE TABLE zeros AS SELECT * FROM (VALUES {rows}) AS t (f)")).await;
+    let sql = "SELECT f FROM zeros ORDER BY f LIMIT 2";
+    let right = ["-0.0", "-0.0"];
+    plain.assert_wrong(sql, &["0.0", "0.0"], &right, "the note in docs/datafusion.md").await;
+}
+
+#[tokio::test]
 async fn negatives_are_in_the_opposite_order_although_the_least_integer_has_none() {
     let plain = Plain::new(1);
     let rows = "SELECT * FROM (VALUES (-9223372036854775807 - 1, 1), (-5, 2), (7, 3)) AS t (b, k)";
