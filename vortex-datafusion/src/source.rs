@@ -24,8 +24,8 @@ use datafusion_physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion_physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use datafusion_session::Session;
 use object_store::ObjectStore;
-#[cfg(feature = "session")]
 use tokio::runtime::Handle;
+#[cfg(feature = "session")]
 use vortex_core::file::VortexFile;
 use vortex_core::io::StorageProfile;
 use vortex_core::scan::BestRows;
