@@ -80,10 +80,11 @@ mod tests {
 
     use super::*;
     use crate::VortexFile;
-    use crate::file::{MAGIC, VERSION};
+    use crate::file::{MAGIC, OpenOptions, VERSION};
     use crate::given::written;
     use crate::io::StorageProfile;
     use crate::limits::Limits;
+    use crate::segments::checksums::CHECKSUMS_KEY;
     use crate::wire::{Postscript, PostscriptSegment};
     use crate::write::WriteOptions;
 
@@ -192,6 +193,21 @@ mod tests {
         let (source, file) = opened(source.await).await;
         assert!(matches!(file.unwrap_err().root(), Error::LimitExceeded(_)));
         assert_eq!(source.reads.lock().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn checksums_longer_than_those_of_all_parts_are_not_read() {
+        let source = stretched(VAST, |postscript, _| {
+            let claimed = PostscriptSegment { offset: 0, length: 1 << 30, ..postscript.layout.clone() };
+            postscript.metadata.push((CHECKSUMS_KEY.into(), claimed));
+        });
+        let source = Arc::new(source.await);
+        let strict = OpenOptions::new().with_checksums(true);
+        let error = strict.open(Arc::clone(&source) as _).await.unwrap_err();
+        assert!(error.to_string().contains("checksums"), "{error}");
+        assert_eq!(source.reads.lock().len(), 2);
+        let found = crate::verify(Arc::clone(&source) as _, &OpenOptions::new()).await.unwrap();
+        assert!(found.problems.iter().any(|problem| problem.place == "checksums"), "{found:?}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::io::READ_ALIGNMENT;
 use crate::layout::{LayoutNode, LayoutRef};
 use crate::limits::Limits;
 use crate::once::get_or_try_init;
-use crate::segments::checksums::CHECKSUMS_KEY;
+use crate::segments::checksums::{CHECKSUMS_KEY, MAX_CHECKSUMS_OF_OTHERS};
 use crate::segments::{MAX_ALIGNMENT_EXPONENT, SegmentTable};
 use crate::stats::FieldStats;
 use crate::wire::{
@@ -120,7 +120,9 @@ impl DescriptionParts {
         let mut needed = self.parts().map(|part| self.range(part)).collect::<Result<Vec<_>>>()?;
         // Files are readable without the Arrow schema.
         let schema = self.entry(ARROW_SCHEMA_KEY).filter(|part| part.length <= MAX_SCHEMA_BYTES);
-        let checksums = self.entry(CHECKSUMS_KEY).filter(|_| checksums);
+        // The footer describes a segment in more bytes than its checksum has: a longer entry cannot be valid.
+        let most = MAX_CHECKSUMS_OF_OTHERS.saturating_add(self.postscript.footer.length);
+        let checksums = self.entry(CHECKSUMS_KEY).filter(|part| checksums && part.length <= most);
         needed.extend([schema, checksums].into_iter().flatten().filter_map(|part| self.range(part).ok()));
         Ok(needed)
     }

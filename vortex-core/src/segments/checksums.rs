@@ -12,6 +12,7 @@
 use twox_hash::XxHash3_64;
 
 use super::SegmentId;
+use crate::file::MAX_USER_METADATA;
 use crate::{Error, Result};
 
 /// Key of the user metadata entry with the checksums of a file.
@@ -19,6 +20,8 @@ pub(crate) const CHECKSUMS_KEY: &str = "vortex-core.checksums";
 
 const MAGIC: &[u8; 4] = b"xxh3";
 const HEADER_LEN: usize = 20;
+/// Maximum length of the checksums of what are not segments: the header, and one of each entry of user metadata.
+pub(crate) const MAX_CHECKSUMS_OF_OTHERS: u32 = (HEADER_LEN + 8 * MAX_USER_METADATA) as u32;
 
 /// The checksums of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
