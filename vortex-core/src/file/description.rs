@@ -198,7 +198,7 @@ mod tests {
     #[tokio::test]
     async fn checksums_longer_than_those_of_all_parts_are_not_read() {
         let source = stretched(VAST, |postscript, _| {
-            let claimed = PostscriptSegment { offset: 0, length: 1 << 30, ..postscript.layout.clone() };
+            let claimed = PostscriptSegment { offset: 0, length: 1 << 30, ..postscript.layout };
             postscript.metadata.push((CHECKSUMS_KEY.into(), claimed));
         });
         let source = Arc::new(source.await);
