@@ -180,10 +180,10 @@ impl Destination {
     /// forever. It stores a listing after making it, so one that is being made at this moment may still be
     /// stored later.
     fn forget(&self, files: &[WrittenFile]) {
-        let paths = files.iter().map(|file| &file.path).collect();
-        forget_footers(&self.caches, &paths);
         // Other paths are never used again: nothing outdated can be found under them.
         if !self.has_unique_paths {
+            let paths = files.iter().map(|file| &file.path).collect();
+            forget_footers(&self.caches, &paths);
             FileStatistics::new(&self.caches).remove(&paths);
         }
         let Some(listings) = self.caches.get_list_files_cache() else { return };
