@@ -56,6 +56,7 @@ impl Budget {
             return None;
         }
         if let Some(pool) = &self.pool
+            && bytes > 0
             && !pool.try_grow(bytes)
         {
             self.shrink(bytes);
@@ -82,7 +83,7 @@ impl Budget {
         // It fails only if there is no number for the sum; such bytes do not exist, and are not counted.
         let bytes = if self.grow(bytes, true) { bytes } else { 0 };
         let pooled = match &self.pool {
-            Some(pool) if pool.try_grow(bytes) => bytes,
+            Some(pool) if bytes > 0 && pool.try_grow(bytes) => bytes,
             _ => 0,
         };
         self.note_peak();
@@ -90,7 +91,9 @@ impl Budget {
     }
 
     fn grow(&self, bytes: u64, anyway: bool) -> bool {
-        let fits = |used: u64| used.checked_add(bytes).filter(|next| anyway || *next <= self.limit);
+        // Nothing always fits, also where others had to exceed the limit.
+        let fits =
+            |used: u64| used.checked_add(bytes).filter(|next| anyway || bytes == 0 || *next <= self.limit);
         if self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
             return false;
         }
@@ -196,6 +199,7 @@ mod tests {
         assert!(budget.take(30).is_none());
         let more = budget.take_anyway(30);
         assert_eq!(budget.used(), 110);
+        assert!(budget.take(0).is_some() && budget.take(1).is_none());
         drop((first, more));
         assert_eq!((budget.used(), budget.peak()), (0, 110));
     }

@@ -1,20 +1,19 @@
 //! Admitting splits: as many as the limits on their number and memory allow, with a single request for
 //! what all of them need first.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::best_first::Place;
 use super::column::Column;
 use super::cursor::{Cursor, Next};
-use super::fetch::{lease, missing_bytes, take_memory};
 use super::filter::Payoffs;
 use super::plan::Plan;
 use super::recent::Recent;
+use super::request::{Request, Wants};
 use super::task::{Admitted, Filtered, first_wanted};
 use super::zone_maps::ZoneMaps;
 use crate::Result;
-use crate::io::{Share, Urgency};
+use crate::io::Urgency;
 use crate::segments::SegmentId;
 
 /// Maximum number of splits admitted and not yet decoded.
@@ -131,7 +130,6 @@ impl Admission {
         best: Option<&Place>,
         recent: &mut Recent,
     ) -> Result<Vec<Admitted>> {
-        let mut batch = Batch::default();
         self.is_paused = false;
         if self.awaits_leading && self.cursor.leading_count() == 0 {
             if at_work > 0 {
@@ -140,17 +138,25 @@ impl Admission {
             self.awaits_leading = false;
             self.allow_most();
         }
-        if self.has_room(at_work, recent) {
-            let eager = self.eagerness.filter_rarely_empties();
-            let answered = self.answered;
-            while at_work + batch.splits.len() < self.allowed
-                && !self.has_answered_many(answered)
-                && best.is_none_or(|best| self.cursor.may_hold_better(&self.plan, best))
-                && self.admit_next(eager, at_work == 0, &mut batch, recent)?
-            {}
-            self.is_paused = self.has_answered_many(answered);
+        if !self.has_room(at_work, recent) {
+            return Ok(Vec::new());
         }
-        batch.lease(&self.plan)
+        let mut batch = Batch { splits: Vec::new(), request: Request::new(&self.plan) };
+        let eager = self.eagerness.filter_rarely_empties();
+        let answered = self.answered;
+        while at_work + batch.splits.len() < self.allowed
+            && !self.has_answered_many(answered)
+            && best.is_none_or(|best| self.cursor.may_hold_better(&self.plan, best))
+            && self.admit_next(eager, at_work == 0, &mut batch, recent)?
+        {}
+        self.is_paused = self.has_answered_many(answered);
+        let requested = batch.request.send()?;
+        self.plan.metrics.splits_scanned.add(batch.splits.len() as u64);
+        let admitted = batch.splits.into_iter().map(|(mut split, ids)| {
+            split.leases = requested.of(&ids).collect();
+            split
+        });
+        Ok(admitted.collect())
     }
 
     /// Whether many splits have been answered by statistics since there were so many of them.
@@ -203,8 +209,10 @@ impl Admission {
             true => Urgency::projection(self.admitted),
             false => Urgency::filter(self.admitted),
         };
-        let wants = Wants { ids, urgency, must: idle && batch.splits.is_empty() };
-        if !batch.reserve(&self.plan, &wants, recent)? {
+        // The other half of the memory is left for what splits need once their filter is evaluated.
+        let most = self.plan.memory.limit() / 2;
+        let wants = Wants { ids: &ids, urgency, most, must: idle && batch.splits.is_empty() };
+        if !batch.request.add(&wants, recent)? {
             self.cursor.put_back(unread);
             return Ok(false);
         }
@@ -225,10 +233,16 @@ impl Admission {
             eager: eager && !self.eagerness.takes_rounds,
             leases: Vec::new(),
         };
-        batch.splits.push((split, wants.ids));
+        batch.splits.push((split, ids));
         self.admitted += 1;
         Ok(true)
     }
+}
+
+/// Splits admitted together, each with the segments it needs first.
+struct Batch {
+    splits: Vec<(Admitted, Vec<SegmentId>)>,
+    request: Request,
 }
 
 /// What is known about whether splits have rows that pass the filter. Where nearly all have, projected columns are
@@ -286,67 +300,12 @@ impl Eagerness {
     }
 }
 
-/// Splits admitted together.
-#[derive(Default)]
-struct Batch {
-    splits: Vec<(Admitted, Vec<SegmentId>)>,
-    /// The segments they need first, with the urgency given by the first split that needs each.
-    urgencies: BTreeMap<SegmentId, Urgency>,
-    memory: Option<Share>,
-}
-
-/// What a split needs first.
-struct Wants {
-    /// In ascending order, each once.
-    ids: Vec<SegmentId>,
-    urgency: Urgency,
-    /// Whether it is admitted regardless of memory.
-    must: bool,
-}
-
-impl Batch {
-    /// Reserves memory for what a split needs first; returns false if there is not enough. Half of the memory is left
-    /// for what splits need once their filter is evaluated; segments are kept for splits like this one.
-    fn reserve(&mut self, plan: &Plan, wants: &Wants, recent: &mut Recent) -> Result<bool> {
-        let ids = wants.ids.iter().copied();
-        let new: Vec<SegmentId> = ids.filter(|id| !self.urgencies.contains_key(id)).collect();
-        let bytes = missing_bytes(plan, &new)?;
-        let used = plan.memory.used().saturating_sub(recent.charged());
-        let needed = |id: &SegmentId| self.urgencies.contains_key(id) || wants.ids.binary_search(id).is_ok();
-        let share = match wants.must {
-            true => Some(plan.memory.take_anyway(bytes)),
-            false if used.saturating_add(bytes) > plan.memory.limit() / 2 => None,
-            false => take_memory(plan, bytes, recent, needed),
-        };
-        let Some(share) = share else { return Ok(false) };
-        match &mut self.memory {
-            Some(memory) => memory.join(share),
-            None => self.memory = Some(share),
-        }
-        self.urgencies.extend(new.into_iter().map(|id| (id, wants.urgency)));
-        Ok(true)
-    }
-
-    /// Requests what the splits need first.
-    fn lease(self, plan: &Plan) -> Result<Vec<Admitted>> {
-        let Some(memory) = self.memory else { return Ok(Vec::new()) };
-        let ids: Vec<SegmentId> = self.urgencies.keys().copied().collect();
-        let leases = lease(plan, &ids, |id| self.urgencies[&id], memory)?;
-        plan.metrics.splits_scanned.add(self.splits.len() as u64);
-        let admitted = self.splits.into_iter().map(|(mut split, want)| {
-            let held = |id| ids.binary_search(id).ok().and_then(|at| leases.get(at).cloned());
-            split.leases = want.iter().filter_map(held).collect();
-            split
-        });
-        Ok(admitted.collect())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use arrow::array::{Int64Array, RecordBatch};
     use futures::TryStreamExt as _;
 
+    use super::super::fetch::lease;
     use super::*;
     use crate::VortexFile;
     use crate::expr::column;

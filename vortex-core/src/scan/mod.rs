@@ -27,6 +27,7 @@ mod queue;
 mod reader;
 mod ready;
 mod recent;
+mod request;
 mod stream;
 mod task;
 mod zone_maps;

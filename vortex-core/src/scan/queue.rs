@@ -1,16 +1,15 @@
 //! Splits whose live rows are known, until they are decoded: in the order of rows, or best first.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::best_first::{BestFirst, Place};
-use super::fetch::{missing_bytes, take_memory};
 use super::plan::Plan;
 use super::recent::Recent;
+use super::request::Request;
 use super::task::Filtered;
 use super::zone_maps::ZoneMaps;
 use crate::Result;
-use crate::io::Share;
 use crate::segments::SegmentId;
 
 /// Splits whose live rows are known.
@@ -77,25 +76,30 @@ impl SplitQueue {
         if self.plan.best_first.is_some() {
             return Ok(());
         }
-        let (mut refused, mut asked) = (Vec::new(), BTreeSet::new());
-        let mut memory = self.plan.memory.take_anyway(0);
+        let (mut refused, mut request) = (Vec::new(), Request::new(&self.plan));
         for split in self.splits.iter_mut().filter(|split| !split.asked) {
-            let Some(share) = reserve(&self.plan, split, &mut asked, false, recent)? else { break };
-            memory.join(share);
-            refused.push(split);
+            let ids = split.missing()?;
+            if !request.add(&split.wants(&ids, false), recent)? {
+                break;
+            }
+            refused.push((split, ids));
         }
-        Filtered::ask(refused, memory)
+        let requested = request.send()?;
+        refused.into_iter().for_each(|(split, ids)| split.hold(&requested, &ids));
+        Ok(())
     }
 
     /// Takes out the next split. If `idle`, nothing is being decoded, so that no other work will release memory:
     /// what the split needs is requested anyway.
-    pub(super) fn pop(&mut self, idle: bool) -> Result<Option<Filtered>> {
+    pub(super) fn pop(&mut self, idle: bool, recent: &mut Recent) -> Result<Option<Filtered>> {
         let Some(split) = self.splits.front_mut() else { return Ok(None) };
         if !split.asked && self.plan.best_first.is_none() {
             if !idle {
                 return Ok(None);
             }
-            split.ask_anyway()?;
+            let (ids, mut request) = (split.missing()?, Request::new(&self.plan));
+            request.add(&split.wants(&ids, true), recent)?;
+            split.hold(&request.send()?, &ids);
         }
         Ok(self.splits.pop_front())
     }
@@ -112,30 +116,39 @@ impl SplitQueue {
         self.best_at_work &= !idle;
         let last = self.plan.best_first.as_ref().and_then(BestFirst::last_wanted);
         let Some(last) = last else { return Ok(Vec::new()) };
-        let (mut splits, mut asked) = (Vec::new(), BTreeSet::new());
-        let mut memory = self.plan.memory.take_anyway(0);
+        let (mut taken, mut request) = (Vec::new(), Request::new(&self.plan));
         while let Some(split) = self.splits.front()
             && split.best.reaches(&last)
+            && (self.plan.is_remote() || taken.len() < room)
         {
-            if !self.plan.is_remote() && splits.len() >= room {
+            let parts = split.split_after(&last);
+            let first = parts.as_ref().map_or(split, |(first, _)| first);
+            let ids = match self.plan.is_remote() && !first.asked {
+                true => Some(first.missing()?),
+                false => None,
+            };
+            if let Some(ids) = &ids
+                && !request.add(&first.wants(ids, !self.best_at_work), recent)?
+            {
                 break;
             }
-            if self.plan.is_remote() && !split.asked {
-                let must = !self.best_at_work;
-                let Some(share) = reserve(&self.plan, split, &mut asked, must, recent)? else { break };
-                memory.join(share);
-            }
             self.best_at_work = true;
-            if let Some(mut split) = self.splits.pop_front() {
-                if let Some(others) = split.split_off_after(&last) {
+            let Some(whole) = self.splits.pop_front() else { break };
+            let first = match parts {
+                Some((first, others)) => {
                     self.push(others);
+                    first
                 }
-                splits.push(split);
-            }
+                None => whole,
+            };
+            taken.push((first, ids));
         }
-        if self.plan.is_remote() {
-            Filtered::ask(splits.iter_mut().filter(|split| !split.asked).collect(), memory)?;
-        }
+        let requested = request.send()?;
+        let hold = |(mut split, ids): (Filtered, Option<Vec<SegmentId>>)| {
+            ids.into_iter().for_each(|ids| split.hold(&requested, &ids));
+            split
+        };
+        let mut splits: Vec<Filtered> = taken.into_iter().map(hold).collect();
         splits.drain(room.min(splits.len())..).rev().for_each(|split| self.splits.push_front(split));
         Ok(splits)
     }
@@ -144,26 +157,6 @@ impl SplitQueue {
     pub(super) fn best_at_work(&self) -> bool {
         self.best_at_work
     }
-}
-
-/// Reserves memory for what a split needs, except for segments that others asked for: chunks may be longer than
-/// splits. If it `must`, it takes the memory regardless of the limit.
-fn reserve(
-    plan: &Plan,
-    split: &Filtered,
-    asked: &mut BTreeSet<SegmentId>,
-    must: bool,
-    recent: &mut Recent,
-) -> Result<Option<Share>> {
-    let needs: BTreeSet<SegmentId> = split.missing()?.into_iter().collect();
-    let new: Vec<SegmentId> = needs.difference(asked).copied().collect();
-    let bytes = missing_bytes(plan, &new)?;
-    let share = take_memory(plan, bytes, recent, |id| asked.contains(id) || needs.contains(id));
-    let share = share.or_else(|| must.then(|| plan.memory.take_anyway(bytes)));
-    if share.is_some() {
-        asked.extend(new);
-    }
-    Ok(share)
 }
 
 #[cfg(test)]
@@ -180,65 +173,16 @@ mod tests {
     use super::*;
     use crate::VortexFile;
     use crate::expr::{DynamicFilter, Expr, FieldPath, column};
-    use crate::given::{Stored, file_of, written};
+    use crate::given::{Stored, written};
     use crate::io::{Scheduler, StorageProfile};
     use crate::kernels::random;
     use crate::write::WriteOptions;
-
-    /// A file of columns of numbers that nothing can compress.
-    async fn numbers_of(rows: usize, columns: usize) -> VortexFile {
-        let mut next = random(1);
-        let mut column = |at| {
-            let numbers = Int64Array::from_iter_values((0..rows).map(|_| next() as i64));
-            (format!("c{at}"), Arc::new(numbers) as ArrayRef)
-        };
-        let table = RecordBatch::try_from_iter((0..columns).map(&mut column)).unwrap();
-        file_of([table]).await
-    }
 
     /// A remote file of these batches, whose reads take a while.
     async fn remote(batches: impl IntoIterator<Item = RecordBatch>) -> Arc<Stored> {
         let profile = StorageProfile { max_read: 1 << 20, coalesce_gap: 0, ..StorageProfile::REMOTE };
         let bytes = written(batches, WriteOptions::new()).await;
         Arc::new(Stored::new(bytes, profile).with_delay(Duration::from_millis(20)))
-    }
-
-    #[tokio::test]
-    async fn segments_that_are_needed_do_not_make_room() {
-        let file = numbers_of(4 << 16, 3).await;
-        let plan = Arc::new(Plan::new(&file.scan()).unwrap());
-        let zone_maps = ZoneMaps::read(&plan).await.unwrap();
-        let mut admission = Admission::new(&plan, zone_maps);
-        let mut recent = Recent::new(64 << 20, &plan.memory);
-        let mut splits = admission.admit(0, None, &mut recent).unwrap();
-        let (mut last, mut first) = (splits.pop().unwrap().into_filtered(), splits.remove(0).into_filtered());
-        drop(splits);
-        // One segment that the first split needs was used before, and one that it does not need.
-        let (needed, other) = (first.leases.remove(0), last.leases.remove(0));
-        assert_ne!(needed.id, other.id);
-        let needed_id = needed.id;
-        first.leases.clear();
-        drop(last);
-        let other_bytes = plan.table().segment(other.id).unwrap().length;
-        recent.keep(vec![needed, other]);
-        recent.keep(Vec::new());
-        let missing = first.missing().unwrap();
-        assert!(missing.contains(&needed_id));
-        let bytes = missing_bytes(&plan, &missing).unwrap();
-        let free = plan.memory.limit() - plan.memory.used();
-        let full = plan.memory.take_anyway(free - bytes + 1);
-        let kept = recent.charged();
-        let mut asked = BTreeSet::new();
-        let share = reserve(&plan, &first, &mut asked, false, &mut recent).unwrap().unwrap();
-        assert_eq!(recent.charged(), kept - u64::from(other_bytes));
-        assert_eq!(missing_bytes(&plan, &missing).unwrap(), bytes, "the needed segment is still there");
-        drop((share, full));
-        // What does not make enough room is kept.
-        let full = plan.memory.take_anyway(plan.memory.limit());
-        let kept = recent.charged();
-        assert!(reserve(&plan, &first, &mut BTreeSet::new(), false, &mut recent).unwrap().is_none());
-        assert_eq!(recent.charged(), kept);
-        drop(full);
     }
 
     #[tokio::test]

@@ -307,7 +307,7 @@ impl Scan {
         }
         self.filtered.ask_refused(&mut self.recent)?;
         while self.decoding.len() < self.allowed_decoding
-            && let Some(split) = self.filtered.pop(self.decoding.is_empty())?
+            && let Some(split) = self.filtered.pop(self.decoding.is_empty(), &mut self.recent)?
         {
             self.decoding.start(split.decode());
         }

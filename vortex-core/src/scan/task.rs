@@ -19,8 +19,9 @@ use super::filter::{Check, Payoffs};
 use super::gather;
 use super::late::{LatePiece, LateRows};
 use super::plan::{Plan, Split};
+use super::request::{Requested, Wants};
 use crate::Result;
-use crate::io::{Share, Urgency};
+use crate::io::Urgency;
 use crate::layout::SegmentSet;
 use crate::segments::{Lease, SegmentId};
 
@@ -201,46 +202,35 @@ impl Admitted {
 }
 
 impl Filtered {
-    /// Keeps the rows that come no later than `last`, if there are any, and returns the others, if there
-    /// are any.
-    pub(super) fn split_off_after(&mut self, last: &OwnedRow) -> Option<Self> {
+    /// The rows that come no later than `last`, and the others; `None` if there are none of either.
+    pub(super) fn split_after(&self, last: &OwnedRow) -> Option<(Self, Self)> {
         let mut others = self.clone();
         let wanted = others.best.take_until(last, self.split.live.len()).and(&self.split.live);
         others.split.live = self.split.live.without(&wanted);
         if wanted.is_none() || others.split.live.is_none() {
             return None;
         }
-        self.split.live = wanted;
-        Some(others)
+        let mut first = self.clone();
+        first.split.live = wanted;
+        Some((first, others))
     }
 
-    /// Segments of the projected columns that are yet to be fetched.
+    /// Segments of the projected columns that are yet to be fetched, in ascending order.
     pub(super) fn missing(&self) -> Result<Vec<SegmentId>> {
         let mut have = SegmentSet::new(self.plan.table());
         have.add(self.leases.iter().cloned());
         wanted(&have, |have, want| request_projection(&self.plan, &self.split, have, want))
     }
 
-    /// Requests the projected columns although no memory is available.
-    pub(super) fn ask_anyway(&mut self) -> Result<()> {
-        let memory = self.plan.memory.take_anyway(missing_bytes(&self.plan, &self.missing()?)?);
-        Self::ask(vec![self], memory)
+    /// The request for these segments of the projected columns; if it `must`, regardless of memory.
+    pub(super) fn wants<'a>(&self, ids: &'a [SegmentId], must: bool) -> Wants<'a> {
+        Wants { ids, urgency: Urgency::projection(self.number), most: u64::MAX, must }
     }
 
-    /// Requests the projected columns of splits all at once, so that they share reads.
-    pub(super) fn ask(splits: Vec<&mut Self>, memory: Share) -> Result<()> {
-        let Some(Self { plan, number, .. }) = splits.first() else { return Ok(()) };
-        let missing = splits.iter().map(|split| split.missing()).collect::<Result<Vec<_>>>()?;
-        let mut all = missing.concat();
-        all.sort_unstable();
-        all.dedup();
-        let leases = lease(plan, &all, |_| Urgency::projection(*number), memory)?;
-        for (split, missing) in splits.into_iter().zip(missing) {
-            let held = |id| all.binary_search(id).ok().and_then(|at| leases.get(at).cloned());
-            split.leases.extend(missing.iter().filter_map(held));
-            split.asked = true;
-        }
-        Ok(())
+    /// Holds these segments, with which all projected columns have been requested.
+    pub(super) fn hold(&mut self, requested: &Requested, ids: &[SegmentId]) {
+        self.leases.extend(requested.of(ids));
+        self.asked = true;
     }
 
     /// Decodes the live rows once their columns have arrived.

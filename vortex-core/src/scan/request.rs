@@ -1,0 +1,131 @@
+//! What several splits need, requested together: they share reads, and memory is taken once for a segment that many of
+//! them need.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::fetch::{lease, missing_bytes, take_memory};
+use super::plan::Plan;
+use super::recent::Recent;
+use crate::Result;
+use crate::io::{Share, Urgency};
+use crate::segments::{Lease, SegmentId};
+
+/// Segments to be requested together, and the memory for them.
+pub(super) struct Request {
+    plan: Arc<Plan>,
+    /// With the urgency given by the first split that needs each.
+    urgencies: BTreeMap<SegmentId, Urgency>,
+    memory: Share,
+}
+
+/// What one split needs.
+pub(super) struct Wants<'a> {
+    /// In ascending order, each once.
+    pub(super) ids: &'a [SegmentId],
+    pub(super) urgency: Urgency,
+    /// Bytes of memory that may be in use afterwards, not counting segments kept for later splits.
+    pub(super) most: u64,
+    /// Whether it is requested regardless of memory.
+    pub(super) must: bool,
+}
+
+/// The segments that were requested together, in ascending order.
+pub(super) struct Requested(Vec<Lease>);
+
+impl Request {
+    pub(super) fn new(plan: &Arc<Plan>) -> Self {
+        let memory = plan.memory.take_anyway(0);
+        Self { plan: Arc::clone(plan), urgencies: BTreeMap::new(), memory }
+    }
+
+    /// Adds what a split needs; returns false if there is not enough memory. Segments kept for later splits make room,
+    /// except for those that are requested now.
+    pub(super) fn add(&mut self, wants: &Wants<'_>, recent: &mut Recent) -> Result<bool> {
+        let Wants { ids, urgency, most, must } = *wants;
+        let plan = &self.plan;
+        let new = ids.iter().copied().filter(|id| !self.urgencies.contains_key(id));
+        let new: Vec<SegmentId> = new.collect();
+        let bytes = missing_bytes(plan, &new)?;
+        let used = plan.memory.used().saturating_sub(recent.charged());
+        let needed = |id: &SegmentId| self.urgencies.contains_key(id) || ids.binary_search(id).is_ok();
+        let share = match used.saturating_add(bytes) <= most {
+            true => take_memory(plan, bytes, recent, needed),
+            false => None,
+        };
+        let Some(share) = share.or_else(|| must.then(|| plan.memory.take_anyway(bytes))) else {
+            return Ok(false);
+        };
+        self.memory.join(share);
+        self.urgencies.extend(new.into_iter().map(|id| (id, urgency)));
+        Ok(true)
+    }
+
+    /// Requests all of them.
+    pub(super) fn send(self) -> Result<Requested> {
+        let ids: Vec<SegmentId> = self.urgencies.keys().copied().collect();
+        lease(&self.plan, &ids, |id| self.urgencies[&id], self.memory).map(Requested)
+    }
+}
+
+impl Requested {
+    /// Those of one split.
+    pub(super) fn of(&self, ids: &[SegmentId]) -> impl Iterator<Item = Lease> {
+        let lease = |id| self.0.binary_search_by_key(id, |lease| lease.id).ok().map(|at| self.0[at].clone());
+        ids.iter().filter_map(lease)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+
+    use super::super::admission::Admission;
+    use super::super::zone_maps::ZoneMaps;
+    use super::*;
+    use crate::given::file_of;
+    use crate::kernels::random;
+
+    #[tokio::test]
+    async fn segments_that_are_needed_do_not_make_room() {
+        let mut next = random(1);
+        let mut column = |at| {
+            let numbers = Int64Array::from_iter_values((0..4 << 16).map(|_| next() as i64));
+            (format!("c{at}"), Arc::new(numbers) as ArrayRef)
+        };
+        let file = file_of([RecordBatch::try_from_iter((0..3).map(&mut column)).unwrap()]).await;
+        let plan = Arc::new(Plan::new(&file.scan()).unwrap());
+        let zone_maps = ZoneMaps::read(&plan).await.unwrap();
+        let mut admission = Admission::new(&plan, zone_maps);
+        let mut recent = Recent::new(64 << 20, &plan.memory);
+        let mut splits = admission.admit(0, None, &mut recent).unwrap();
+        let (mut last, mut first) = (splits.pop().unwrap().into_filtered(), splits.remove(0).into_filtered());
+        drop(splits);
+        // One segment that the first split needs was used before, and one that it does not need.
+        let (needed, other) = (first.leases.remove(0), last.leases.remove(0));
+        assert_ne!(needed.id, other.id);
+        let needed_id = needed.id;
+        first.leases.clear();
+        drop(last);
+        let other_bytes = plan.table().segment(other.id).unwrap().length;
+        recent.keep(vec![needed, other]);
+        recent.keep(Vec::new());
+        let missing = first.missing().unwrap();
+        assert!(missing.contains(&needed_id));
+        let bytes = missing_bytes(&plan, &missing).unwrap();
+        let free = plan.memory.limit() - plan.memory.used();
+        let full = plan.memory.take_anyway(free - bytes + 1);
+        let kept = recent.charged();
+        let mut request = Request::new(&plan);
+        assert!(request.add(&first.wants(&missing, false), &mut recent).unwrap());
+        assert_eq!(recent.charged(), kept - u64::from(other_bytes));
+        assert_eq!(missing_bytes(&plan, &missing).unwrap(), bytes, "the needed segment is still there");
+        drop((request, full));
+        // What does not make enough room is kept.
+        let full = plan.memory.take_anyway(plan.memory.limit());
+        let kept = recent.charged();
+        assert!(!Request::new(&plan).add(&first.wants(&missing, false), &mut recent).unwrap());
+        assert_eq!(recent.charged(), kept);
+        drop(full);
+    }
+}
