@@ -186,7 +186,8 @@ impl ObjectFile {
         }
         let options = GetOptions {
             range: Some(GetRange::Bounded(range.clone())),
-            if_match: self.meta.e_tag.clone(),
+            // A weak e-tag matches nothing here, not even itself (RFC 9110, 13.1.1): answers are compared below.
+            if_match: self.meta.e_tag.clone().filter(|tag| !tag.starts_with("W/")),
             version: self.meta.version.clone(),
             ..GetOptions::default()
         };
