@@ -1,15 +1,12 @@
 //! Fetch single rows by position with the blocking API, without an asynchronous runtime.
 
-use std::sync::Arc;
-
 use arrow::util::pretty::print_batches;
 use vortex_core::VortexFile;
-use vortex_core::io::LocalFile;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/lineitem.vortex");
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let file = VortexFile::open_blocking(Arc::new(LocalFile::open(FILE)?))?;
+    let file = VortexFile::open_path_blocking(FILE)?;
     let last = file.row_count() - 1;
     let reader = file
         .scan()

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use arrow::error::ArrowError;
+
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -31,7 +33,7 @@ pub enum Error {
     /// The request itself is invalid.
     #[error("invalid argument: {0}")]
     InvalidArgument(Box<str>),
-    /// Reading from storage failed; the source indicates whether a retry makes sense.
+    /// Reading from storage failed; see [`is_transient`](Error::is_transient).
     #[error("{} {object}: {source}", reading(.range))]
     Read {
         /// The file or object.
@@ -41,7 +43,7 @@ pub enum Error {
         /// The error of the storage.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Writing to storage failed; the source indicates whether a retry makes sense.
+    /// Writing to storage failed; see [`is_transient`](Error::is_transient).
     #[error("writing {object}: {source}")]
     Write {
         /// The file or object.
@@ -51,7 +53,7 @@ pub enum Error {
     },
     /// An Arrow kernel returned an error; usually a type mismatch in the request.
     #[error("arrow: {0}")]
-    Arrow(#[from] arrow::error::ArrowError),
+    Arrow(#[source] ArrowError),
     /// Something other than the file, its storage or Arrow failed: a predicate supplied by the caller, a
     /// runtime, a task, or a compression library.
     #[error("{0}")]
@@ -60,10 +62,18 @@ pub enum Error {
     /// tries again: see [`Encoding::load_rows`](crate::encodings::Encoding::load_rows).
     #[error("bytes have not been fetched yet")]
     NotFetched,
+    /// An error about a file.
+    #[error("{file}: {source}")]
+    InFile {
+        /// The name of its source: a path or a URL.
+        file: Box<str>,
+        /// What happened there.
+        source: Box<Error>,
+    },
     /// An error together with the place where it happened.
     #[error("{place}: {source}")]
     At {
-        /// File, column or byte range.
+        /// Column, segment or byte range.
         place: Box<str>,
         /// What happened there.
         source: Box<Error>,
@@ -108,15 +118,63 @@ impl Error {
         Error::Write { object: object.to_string().into(), source: source.into() }
     }
 
+    /// Something other than the file, its storage or Arrow failed. Errors of this crate and of Arrow stay what they are.
+    pub fn external(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        match source.into().downcast::<Error>() {
+            Ok(error) => *error,
+            Err(source) => match source.downcast::<ArrowError>() {
+                Ok(error) => (*error).into(),
+                Err(source) => Error::External(source),
+            },
+        }
+    }
+
+    /// Whether the same request may succeed later: storage did not answer in time, or failed in a way that does not say
+    /// that it always will. Stores have repeated their requests by then. False if the object is missing, was replaced
+    /// while it was read, or may not be accessed.
+    pub fn is_transient(&self) -> bool {
+        use object_store::Error as StoreError;
+        use std::io::ErrorKind;
+
+        let (Error::Read { source, .. } | Error::Write { source, .. }) = self.root() else { return false };
+        if let Some(error) = source.downcast_ref::<StoreError>() {
+            return matches!(error, StoreError::Generic { .. } | StoreError::JoinError { .. });
+        }
+        source.downcast_ref::<std::io::Error>().is_some_and(|error| {
+            matches!(
+                error.kind(),
+                ErrorKind::TimedOut
+                    | ErrorKind::Interrupted
+                    | ErrorKind::WouldBlock
+                    | ErrorKind::ConnectionAborted
+                    | ErrorKind::ConnectionRefused
+                    | ErrorKind::ConnectionReset
+                    | ErrorKind::NotConnected
+                    | ErrorKind::BrokenPipe
+                    | ErrorKind::NetworkDown
+                    | ErrorKind::NetworkUnreachable
+                    | ErrorKind::HostUnreachable
+                    | ErrorKind::ResourceBusy
+                    | ErrorKind::StaleNetworkFileHandle
+            )
+        })
+    }
+
     /// Turns an invalid argument that comes from a file into the error that the file is corrupt.
-    pub(crate) fn in_file(self) -> Self {
+    pub(crate) fn as_corrupt(self) -> Self {
         match self {
             Error::InvalidArgument(message) => Error::Corrupt(message),
             other => other,
         }
     }
 
-    /// Adds where it happened: a file, a column, a byte range.
+    /// Adds the file that it is about, by the name of its source.
+    #[must_use]
+    pub fn in_file(self, name: impl fmt::Display) -> Self {
+        Error::InFile { file: name.to_string().into(), source: Box::new(self) }
+    }
+
+    /// Adds where in a file it happened: a column, a byte range.
     #[must_use]
     pub fn at(self, place: impl fmt::Display) -> Self {
         Error::At { place: place.to_string().into(), source: Box::new(self) }
@@ -125,8 +183,28 @@ impl Error {
     /// The innermost error, without the places around it.
     pub fn root(&self) -> &Error {
         match self {
-            Error::At { source, .. } => source.root(),
+            Error::At { source, .. } | Error::InFile { source, .. } => source.root(),
             other => other,
+        }
+    }
+
+    /// The name of the file that this is about, if it is known.
+    pub fn file(&self) -> Option<&str> {
+        match self {
+            Error::InFile { file, .. } => Some(file),
+            Error::At { source, .. } => source.file(),
+            Error::Read { object, .. } | Error::Write { object, .. } => Some(object),
+            _ => None,
+        }
+    }
+}
+
+impl From<ArrowError> for Error {
+    /// An error of this crate that passed through Arrow comes out unchanged.
+    fn from(error: ArrowError) -> Self {
+        match error {
+            ArrowError::ExternalError(source) => Error::external(source),
+            error => Error::Arrow(error),
         }
     }
 }
@@ -161,5 +239,36 @@ impl<T> ResultExt<T> for Result<T> {
             Error::NotFetched => Error::NotFetched,
             error => error.at(place()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn errors_of_this_crate_come_out_of_arrow_and_of_streams_as_they_went_in() {
+        let through_arrow = ArrowError::ExternalError(Box::new(Error::corrupt("cut").at("a.vortex")));
+        let twice = ArrowError::ExternalError(Box::new(through_arrow));
+        let error = Error::from(twice);
+        assert!(matches!(error.root(), Error::Corrupt(_)), "{error:?}");
+        assert_eq!(error.to_string(), Error::corrupt("cut").at("a.vortex").to_string());
+        let compute = Error::external(ArrowError::ComputeError("no".into()));
+        assert!(matches!(compute, Error::Arrow(ArrowError::ComputeError(_))));
+        assert!(matches!(Error::external("no rows"), Error::External(_)));
+    }
+
+    #[test]
+    fn what_may_succeed_later_is_told_from_what_will_not() {
+        let io = |kind: ErrorKind| Error::read("a", 0..8, std::io::Error::from(kind)).at("column `b`");
+        assert!(io(ErrorKind::TimedOut).is_transient());
+        assert!(!io(ErrorKind::NotFound).is_transient());
+        let busy = object_store::Error::Generic { store: "S3", source: "503".into() };
+        assert!(Error::write("a", busy).is_transient());
+        let gone = object_store::Error::NotFound { path: "a".into(), source: "404".into() };
+        assert!(!Error::read("a", 0..0, gone).is_transient());
+        assert!(!Error::corrupt("cut").is_transient());
     }
 }

@@ -61,7 +61,8 @@
 //!     match error.find_root() {
 //!         DataFusionError::ObjectStore(_) => "retry if its variant says so",
 //!         DataFusionError::External(error) => match error.downcast_ref::<Error>().map(Error::root) {
-//!             Some(Error::Read { .. } | Error::Write { .. }) => "retry if its source says so",
+//!             Some(error) if error.is_transient() => "retry",
+//!             Some(Error::Read { .. } | Error::Write { .. }) => "look after the storage",
 //!             Some(Error::Corrupt(_)) => "replace the file",
 //!             Some(Error::Unsupported { .. }) => "update the reader, or select other columns",
 //!             Some(Error::LimitExceeded(_)) => "do not trust the file, or raise the limits",

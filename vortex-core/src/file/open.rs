@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
+use bytes::Bytes;
+use object_store::{ObjectStore, ObjectStoreExt as _};
 use tokio::runtime::Builder;
 
 use super::described::Described;
-use super::footer::Footer;
+use super::footer::{Footer, LONGEST_END};
 use crate::Registry;
 use crate::dtype::DType;
-use crate::error::ResultExt as _;
-use crate::io::{LocalFile, ReadAt, StorageProfile, block_on_thread, runtime};
+use crate::io::{
+    LocalFile, MemoryFile, ObjectFile, READ_ALIGNMENT, ReadAt, StorageProfile, block_on_thread, runtime,
+};
 use crate::limits::Limits;
 use crate::segments::{Leases, TreeCache};
 use crate::{Error, Result};
@@ -99,7 +102,7 @@ impl OpenOptions {
     /// # Errors
     /// If storage fails, or the bytes are not a Vortex file this build can read.
     pub async fn open(&self, source: Arc<dyn ReadAt>) -> Result<VortexFile> {
-        self.read(&source).await.at(|| source.name().to_owned())
+        self.read(&source).await.map_err(|error| error.in_file(source.name()))
     }
 
     /// As [`open`](Self::open), for a file on a local disk.
@@ -109,7 +112,65 @@ impl OpenOptions {
     pub async fn open_path(&self, path: impl AsRef<Path>) -> Result<VortexFile> {
         let path = path.as_ref().to_path_buf();
         let file = runtime()?.spawn_blocking(|| LocalFile::open(path)).await;
-        self.open(Arc::new(file.map_err(|error| Error::External(error.into()))??)).await
+        self.open(Arc::new(file.map_err(|error| Error::external(error))??)).await
+    }
+
+    /// As [`open`](Self::open), for an object in a store, of which nothing needs to be known: its end is read in the
+    /// first request. A head request comes before it if the store cannot read ends (as Azure) or none of this object.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use vortex_core::file::OpenOptions;
+    /// # use vortex_core::object_store::{ObjectStore, local::LocalFileSystem};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data");
+    /// let store: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new_with_prefix(folder)?); // or AmazonS3, ...
+    /// let file = OpenOptions::new().open_object(&store, &"lineitem.vortex".into()).await?;
+    /// assert!(file.row_count() > 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn open_object(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        location: &object_store::path::Path,
+    ) -> Result<VortexFile> {
+        let tail = self.tail_size.unwrap_or_else(|| StorageProfile::of(store.as_ref()).tail_read);
+        let tail = tail.max(LONGEST_END);
+        // The read for opening starts at a multiple of the alignment.
+        let object = match ObjectFile::find(Arc::clone(store), location, tail + READ_ALIGNMENT).await {
+            Ok(object) => object,
+            Err(error) => match store.head(location).await {
+                Ok(meta) => ObjectFile::new(Arc::clone(store), meta),
+                // Of two requests that fail, the first tells why: the answer to the other has no contents.
+                Err(_) => return Err(error),
+            },
+        };
+        let options = self.clone().with_tail_size(tail).with_file_size(object.meta().size);
+        options.open(Arc::new(object)).await
+    }
+
+    /// As [`open`](Self::open), for the bytes of a whole file.
+    ///
+    /// # Errors
+    /// If the bytes are not a Vortex file this build can read.
+    pub fn open_bytes(&self, bytes: impl Into<Bytes>) -> Result<VortexFile> {
+        let bytes = bytes.into();
+        let source = MemoryFile::new(bytes.clone());
+        let footer = self.parse(bytes.into()).map_err(|error| error.in_file(source.name()))?;
+        Ok(VortexFile::from_footer(Arc::new(source), Arc::new(footer)))
+    }
+
+    /// As [`open_path`](Self::open_path), for callers outside of asynchronous code; blocks the thread.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_path_blocking(&self, path: impl AsRef<Path>) -> Result<VortexFile> {
+        self.open_blocking(Arc::new(LocalFile::open(path)?))
     }
 
     /// As [`open`](Self::open), for callers outside of asynchronous code; blocks the thread. The
@@ -173,6 +234,33 @@ impl VortexFile {
     /// As [`open`](Self::open).
     pub async fn open_path(path: impl AsRef<Path>) -> Result<Self> {
         OpenOptions::new().open_path(path).await
+    }
+
+    /// Opens an object in a store with default options, see [`OpenOptions::open_object`].
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn open_object(
+        store: &Arc<dyn ObjectStore>,
+        location: &object_store::path::Path,
+    ) -> Result<Self> {
+        OpenOptions::new().open_object(store, location).await
+    }
+
+    /// Opens the bytes of a whole file with default options.
+    ///
+    /// # Errors
+    /// If the bytes are not a Vortex file this build can read.
+    pub fn open_bytes(bytes: impl Into<Bytes>) -> Result<Self> {
+        OpenOptions::new().open_bytes(bytes)
+    }
+
+    /// As [`open_path`](Self::open_path), for callers outside of asynchronous code; blocks the thread.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_path_blocking(path: impl AsRef<Path>) -> Result<Self> {
+        OpenOptions::new().open_path_blocking(path)
     }
 
     /// As [`open`](Self::open), for callers outside of asynchronous code; blocks the thread. The

@@ -19,7 +19,7 @@ pub(crate) fn block_on_thread<T: Send, F: Future<Output = Result<T>>>(
     mut runtime: Builder,
     work: impl FnOnce() -> F + Send,
 ) -> Result<T> {
-    let failed = |error: std::io::Error| Error::External(error.into());
+    let failed = |error: std::io::Error| Error::external(error);
     let run = move || runtime.enable_all().build().map_err(failed)?.block_on(work());
     thread::scope(|scope| {
         let running = thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, run);

@@ -8,6 +8,7 @@
 
 use std::future::{Future, poll_fn};
 use std::hash::{BuildHasher as _, RandomState};
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
@@ -199,12 +200,15 @@ impl Delivery {
             match arrived.map(Result::flatten) {
                 None => return Received::Abandoned,
                 Some(Err(error)) => return Received::Failure(error),
-                Some(Ok(None)) => return self.failure(format!("the data ends at {}", self.at)),
+                Some(Ok(None)) => {
+                    return self.failure(ErrorKind::UnexpectedEof, format!("the data ends at {}", self.at));
+                }
                 Some(Ok(Some(Arrived { piece, rest, opened_at }))) => {
                     opened = opened.or(opened_at);
                     let excess = self.take(&piece);
                     if excess > 0 {
-                        return self.failure(format!("{excess} bytes more than asked for"));
+                        let message = format!("{excess} bytes more than asked for");
+                        return self.failure(ErrorKind::InvalidData, message);
                     }
                     open = Some(rest);
                 }
@@ -246,14 +250,15 @@ impl Delivery {
         }
     }
 
-    fn failure(&self, message: String) -> Received {
-        Received::Failure(Error::read(self.source.name(), self.range.clone(), message))
+    fn failure(&self, kind: ErrorKind, message: String) -> Received {
+        let error = std::io::Error::new(kind, message);
+        Received::Failure(Error::read(self.source.name(), self.range.clone(), error))
     }
 
     fn fail(self, error: &Error) {
         for part in self.parts {
             let source = match error.root() {
-                Error::Read { source, .. } => cause::same(source.as_ref()),
+                Error::Read { source, .. } | Error::External(source) => cause::same(source.as_ref()),
                 other => other.to_string().into(),
             };
             part.fail(Error::read(self.source.name(), self.range.clone(), source));
@@ -325,7 +330,8 @@ async fn unless_stalled<T>(limit: Option<Duration>, work: impl Future<Output = T
             return Ok(output);
         }
     }
-    Err(Error::External(format!("no data received for {} s", limit.as_secs_f64()).into()))
+    let message = format!("no data received for {} s", limit.as_secs_f64());
+    Err(Error::external(std::io::Error::new(ErrorKind::TimedOut, message)))
 }
 
 /// The output of `work`, or `None` once no request waits for any part any longer, unless the read

@@ -27,6 +27,7 @@ mod urgency;
 mod waiting;
 
 use std::fmt::Debug;
+use std::io::ErrorKind;
 use std::ops::Range;
 
 use arrow::buffer::Buffer;
@@ -154,7 +155,12 @@ fn kept_bytes(source: &dyn ReadAt, range: &Range<u64>) -> Option<Bytes> {
 fn check_len(source: &dyn ReadAt, range: &Range<u64>, len: usize) -> Result<()> {
     match range.end.checked_sub(range.start) {
         Some(wanted) if wanted == len as u64 => Ok(()),
-        _ => Err(Error::read(source.name(), range.clone(), format!("got {len} bytes"))),
+        wanted => {
+            let is_short = wanted.is_some_and(|wanted| wanted > len as u64);
+            let kind = if is_short { ErrorKind::UnexpectedEof } else { ErrorKind::InvalidData };
+            let error = std::io::Error::new(kind, format!("got {len} bytes"));
+            Err(Error::read(source.name(), range.clone(), error))
+        }
     }
 }
 

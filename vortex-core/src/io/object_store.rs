@@ -210,14 +210,19 @@ impl ObjectFile {
 
     /// Compares an answer with the size that was listed, and with the first answer: e-tags are not always written alike
     /// in lists, and table formats may take times from a log.
-    fn check_unchanged(&self, found: &ObjectMeta) -> std::result::Result<(), String> {
+    fn check_unchanged(&self, found: &ObjectMeta) -> std::result::Result<(), object_store::Error> {
+        // The class of what a store answers that compares e-tags itself.
+        let replaced = |how: String| object_store::Error::Precondition {
+            path: self.meta.location.to_string(),
+            source: format!("the object was replaced{how}").into(),
+        };
         if found.size != self.meta.size {
             let (now, before) = (found.size, self.meta.size);
-            return Err(format!("the object was replaced: it has {now} bytes, not {before}"));
+            return Err(replaced(format!(": it has {now} bytes, not {before}")));
         }
         let version = Version::of(found);
         if *self.first.get_or_init(|| version.clone()) != version {
-            return Err(format!("the object was replaced while it was read, at {}", found.last_modified));
+            return Err(replaced(format!(" while it was read, at {}", found.last_modified)));
         }
         Ok(())
     }

@@ -200,7 +200,7 @@ impl ScanBuilder {
         }
         let extremes = self.extremes.clone();
         let mut plan =
-            Plan::new(&Self { schema: None, best_first: None, row_numbers: None, ordered: false, ..self })?;
+            Self { schema: None, best_first: None, row_numbers: None, ordered: false, ..self }.plan()?;
         let fields = plan.projection.iter().map(|column| {
             Ok(Field::new(column.path.to_string(), data_type(&column.dtype)?, column.dtype.is_nullable()))
         });

@@ -45,6 +45,7 @@ pub use extremes::Extremes;
 pub use reader::BatchReader;
 pub use stream::BatchStream;
 
+use self::plan::Plan;
 use crate::Result;
 use crate::expr::{Expr, FieldPath};
 use crate::file::VortexFile;
@@ -75,11 +76,10 @@ pub enum RowAccess {
 /// Describes a scan of a file.
 ///
 /// ```
-/// # use std::sync::Arc;
 /// # use futures::TryStreamExt as _;
-/// # use vortex_core::{VortexFile, io::LocalFile};
+/// # use vortex_core::VortexFile;
 /// # async fn example() -> vortex_core::Result<()> {
-/// let file = VortexFile::open(Arc::new(LocalFile::open("lineitem.vortex")?)).await?;
+/// let file = VortexFile::open_path("lineitem.vortex").await?;
 /// let batches = file
 ///     .scan()
 ///     .with_projection(["l_orderkey", "l_comment"])
@@ -342,7 +342,7 @@ impl ScanBuilder {
     /// # Errors
     /// As [`into_stream`](Self::into_stream).
     pub fn splits(&self) -> Result<Vec<Range<u64>>> {
-        Ok(plan::Plan::new(self)?.split_rows())
+        Ok(self.plan()?.split_rows())
     }
 
     /// Prepares the scan. It starts with the first poll of the stream, in tasks of the tokio runtime that polls it, on
@@ -354,7 +354,11 @@ impl ScanBuilder {
     /// excluded rows not in ascending order; or if a [dynamic filter](Expr::Dynamic) is below an OR or a
     /// NOT.
     pub fn into_stream(self) -> Result<BatchStream> {
-        BatchStream::start(plan::Plan::new(&self)?)
+        BatchStream::start(self.plan()?)
+    }
+
+    fn plan(&self) -> Result<Plan> {
+        Plan::new(self).map_err(|error| error.in_file(self.file.source().name()))
     }
 
     /// Starts the scan on a thread of its own, for callers without a runtime. This thread filters and decodes, so that

@@ -12,7 +12,6 @@ use futures::future::{Either, select};
 use tokio::sync::oneshot;
 
 use super::ScanBuilder;
-use super::plan::Plan;
 use super::stream::BatchStream;
 use crate::{Error, Result};
 
@@ -37,7 +36,7 @@ impl BatchReader {
     }
 
     fn start_on(thread: thread::Builder, scan: ScanBuilder) -> Result<Self> {
-        let plan = Plan::new(&scan)?;
+        let plan = scan.plan()?;
         let schema = Arc::clone(&plan.schema);
         let (sender, batches) = sync_channel(BATCHES_AHEAD);
         let (stop, mut stopped) = oneshot::channel();
@@ -52,7 +51,7 @@ impl BatchReader {
             };
             // Built on this thread: the caller may be within another runtime, where none may be dropped.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let outcome = runtime.map_err(|error| Error::External(error.into())).and_then(|runtime| {
+            let outcome = runtime.map_err(|error| Error::external(error)).and_then(|runtime| {
                 let outcome = runtime.block_on(scan);
                 // Not even a read that blocks for ever holds up the end.
                 runtime.shutdown_background();
@@ -63,7 +62,7 @@ impl BatchReader {
             }
         };
         let scanning = thread.name("vortex-scan".into()).spawn(run);
-        let scanning = scanning.map_err(|error| Error::External(error.into()))?;
+        let scanning = scanning.map_err(|error| Error::external(error))?;
         Ok(Self { schema, batches, _stop: stop, scanning: Some(scanning) })
     }
 }

@@ -30,7 +30,6 @@ use super::ready::Ready;
 use super::recent::Recent;
 use super::task::{DecodedSplit, Filtered};
 use super::zone_maps::ZoneMaps;
-use crate::error::ResultExt as _;
 use crate::io::runtime;
 use crate::{Error, Result};
 
@@ -67,7 +66,8 @@ impl BatchStream {
             Ok::<_, Error>(try_unfold(scan, next))
         };
         let batches = batches.try_flatten_stream();
-        let batches = batches.map(move |outcome: Result<RecordBatch>| outcome.at(|| &name));
+        let batches =
+            batches.map(move |outcome: Result<RecordBatch>| outcome.map_err(|error| error.in_file(&name)));
         Ok(Self { schema, batches: batches.boxed() })
     }
 

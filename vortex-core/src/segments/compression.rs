@@ -33,12 +33,12 @@ impl SegmentCompression {
     }
 
     pub(crate) fn compress(self, bytes: &[u8]) -> Result<Vec<u8>> {
-        let failed = |error: std::io::Error| Error::External(error.into());
+        let failed = |error: std::io::Error| Error::external(error);
         match self {
             SegmentCompression::Lz4 => {
                 let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
                 encoder.write_all(bytes).map_err(failed)?;
-                encoder.finish().map_err(|error| Error::External(error.into()))
+                encoder.finish().map_err(|error| Error::external(error))
             }
             SegmentCompression::Zlib => {
                 let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());

@@ -139,7 +139,7 @@ impl Encoder {
                 Err(error) if error.is_panic() => {
                     return Err(Error::External(format!("encoding panicked: {error}").into()));
                 }
-                Err(error) => return Err(Error::External(error.into())),
+                Err(error) => return Err(Error::external(error)),
             };
             if let Some(encoded) = ended? {
                 self.ended(group, at, encoded);

@@ -100,10 +100,10 @@ const DEFAULT_MIN_READER: Release = Release::new(0, 85);
 /// Prefix of the user metadata keys that the writer itself uses.
 const OWN_KEYS: &str = "vortex-core.";
 
-/// Writes all batches of a stream to a file.
+/// Writes all batches of a stream to a file, such as those of a scan or of a query of DataFusion.
 ///
 /// # Errors
-/// If the stream fails, or as [`FileWriter`]; nothing of the file remains then.
+/// If the stream fails, with [`Error::external`] of its error, or as [`FileWriter`]; nothing of the file remains then.
 pub async fn write_stream<E>(
     sink: impl Sink,
     schema: SchemaRef,
@@ -111,7 +111,7 @@ pub async fn write_stream<E>(
     options: WriteOptions,
 ) -> Result<WriteSummary>
 where
-    Error: From<E>,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let mut writer = FileWriter::try_new(sink, schema, options)?;
     match write_all(&mut writer, batches).await {
@@ -129,11 +129,11 @@ async fn write_all<E>(
     batches: impl Stream<Item = Result<RecordBatch, E>>,
 ) -> Result<()>
 where
-    Error: From<E>,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let mut batches = std::pin::pin!(batches);
     while let Some(batch) = batches.next().await {
-        writer.write(&batch?).await?;
+        writer.write(&batch.map_err(Error::external)?).await?;
     }
     Ok(())
 }

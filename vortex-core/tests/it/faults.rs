@@ -15,7 +15,7 @@ use vortex_core::io::{ObjectFile, ReadAt as _, Scheduler};
 use vortex_core::scalar::Value;
 use vortex_core::scan::{ScanBuilder, ScanMetrics};
 use vortex_core::write::WriteOptions;
-use vortex_core::{DType, PType, Scalar, VortexFile};
+use vortex_core::{DType, Error, PType, Scalar, VortexFile};
 
 use crate::given::{collect, lineitem, written};
 use crate::random::{Random, scattered};
@@ -181,8 +181,10 @@ async fn a_read_that_stalls_fails_in_the_time_declared() {
     let scheduler = Scheduler::with_stall(1 << 30, Duration::from_millis(50));
     let scan = collect(some_rows(&file).with_scheduler(Arc::clone(&scheduler)));
     let outcome = tokio::time::timeout(Duration::from_secs(10), scan).await.expect("must not hang");
-    let message = outcome.unwrap_err().to_string();
+    let error = outcome.unwrap_err();
+    let message = error.to_string();
     assert!(message.contains("no data received") && message.contains(OBJECT), "{message}");
+    assert!(error.is_transient());
     settled(&scheduler, &store).await;
 }
 
@@ -190,8 +192,10 @@ async fn a_read_that_stalls_fails_in_the_time_declared() {
 async fn an_object_that_changes_between_reads_is_an_error_and_not_a_mixture() {
     let (store, file) = stored(contents()).await;
     store.put(&Path::from(OBJECT), contents().into()).await.unwrap();
-    let message = collect(file.scan()).await.unwrap_err().to_string();
+    let error = collect(file.scan()).await.unwrap_err();
+    let message = error.to_string();
     assert!(message.contains(OBJECT) && message.contains("match"), "{message}");
+    assert_replaced(&error);
 }
 
 #[tokio::test]
@@ -202,8 +206,26 @@ async fn an_object_that_became_shorter_is_an_error() {
     let meta = ObjectMeta { size: contents().len() as u64, ..store.inner.head(&path).await.unwrap() };
     let source = Arc::new(ObjectFile::new(Arc::clone(&store) as _, meta));
     let file = VortexFile::from_footer(source, Arc::clone(file.footer()));
-    let message = collect(file.scan()).await.unwrap_err().to_string();
-    assert!(message.contains(OBJECT), "{message}");
+    let error = collect(file.scan()).await.unwrap_err();
+    assert!(error.to_string().contains(OBJECT), "{error}");
+    assert_replaced(&error);
+}
+
+#[tokio::test]
+async fn an_object_with_a_weak_tag_is_read_although_servers_find_that_it_does_not_match() {
+    let (store, _) = stored(contents()).await;
+    let meta = store.inner.head(&Path::from(OBJECT)).await.unwrap();
+    let meta = ObjectMeta { e_tag: Some("W/\"1\"".into()), ..meta };
+    let source = Arc::new(ObjectFile::new(Arc::clone(&store) as _, meta));
+    let file = VortexFile::open(source).await.unwrap();
+    assert_eq!(collect(file.scan()).await.unwrap().num_rows() as u64, file.row_count());
+}
+
+/// It must be told from failures after which the same request may succeed.
+fn assert_replaced(error: &Error) {
+    let Error::Read { source, .. } = error.root() else { panic!("{error}") };
+    let is_replaced = matches!(source.downcast_ref(), Some(object_store::Error::Precondition { .. }));
+    assert!(is_replaced && !error.is_transient(), "{error:?}");
 }
 
 #[tokio::test]

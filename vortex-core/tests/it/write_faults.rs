@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::given::lineitem;
 use crate::random::Random;
 use arrow::array::{
     Array as _, ArrayData, Int32Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray, make_array,
@@ -20,7 +21,7 @@ use object_store::path::Path;
 use test_store::{TestStore, WriteFault};
 use vortex_core::io::{LocalSink, ObjectSink, Sink};
 use vortex_core::write::{FileWriter, WriteOptions, write_reader, write_stream};
-use vortex_core::{Error, Result};
+use vortex_core::{Error, Result, VortexFile};
 
 /// 400 KB of rows that hardly compress, with text whose dictionaries outlive chunks and change with `at`.
 fn batch_at(at: usize) -> RecordBatch {
@@ -145,7 +146,7 @@ const KILLED: &str = "VORTEX_TEST_WRITES_UNTIL_KILLED";
 #[test]
 fn a_killed_process_leaves_no_file_under_the_final_name() {
     if let Some(folder) = std::env::var_os(KILLED) {
-        return write_forever(&std::path::PathBuf::from(folder));
+        return write_long(&std::path::PathBuf::from(folder));
     }
     let folder = tempfile::tempdir().unwrap();
     let child = std::process::Command::new(std::env::current_exe().unwrap())
@@ -218,11 +219,12 @@ impl Drop for Killed {
     }
 }
 
-fn write_forever(folder: &std::path::Path) {
+fn write_long(folder: &std::path::Path) {
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let sink = LocalSink::create(folder.join("x.vortex")).unwrap();
         let mut writer = FileWriter::try_new(sink, batch().schema(), small_groups()).unwrap();
-        loop {
+        // Not for ever, should nobody be left to end it.
+        for _ in 0..2000 {
             writer.write(&batch()).await.unwrap();
         }
     });
@@ -304,6 +306,18 @@ async fn the_upload_of_a_stream_that_fails_is_aborted_before_the_error_is_return
     let error = write_stream(sink_to(&store), batch().schema(), rows, small_groups()).await.unwrap_err();
     assert!(error.to_string().contains("no more rows"), "{error}");
     assert_eq!(uploads(&store), [1, 1, 0]);
+}
+
+#[test]
+fn the_error_of_a_damaged_file_that_is_copied_says_so() {
+    let mut bytes = std::fs::read(lineitem()).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[..middle].fill(0xff);
+    let file = VortexFile::open_bytes(bytes).unwrap();
+    let store = TestStore::new();
+    let rows = file.scan().into_reader().unwrap();
+    let error = write_reader(sink_to(&store), rows, small_groups()).unwrap_err();
+    assert!(matches!(error.root(), Error::Corrupt(_)), "{error:?}");
 }
 
 #[test]

@@ -38,10 +38,14 @@ pub(crate) fn datafusion_error(error: Error) -> DataFusionError {
             Ok(original) => *original,
             Err(other) => DataFusionError::External(other),
         },
-        Error::At { place, source } if matches!(source.root(), Error::External(_)) => {
+        Error::At { place, source } | Error::InFile { file: place, source }
+            if matches!(source.root(), Error::External(_)) =>
+        {
             datafusion_error(*source).context(place)
         }
-        Error::At { place, source } if of_store(source.root()).is_some() => {
+        Error::At { place, source } | Error::InFile { file: place, source }
+            if of_store(source.root()).is_some() =>
+        {
             // The object may already be named there.
             let is_named = of_store(source.root()) == Some(&*place);
             let error = datafusion_error(*source);
@@ -79,7 +83,7 @@ fn store_error(error: Error) -> DataFusionError {
 
 /// Wraps an error of DataFusion so that it can pass through the core.
 pub(crate) fn core_error(error: DataFusionError) -> Error {
-    Error::External(Box::new(error))
+    Error::external(error)
 }
 
 #[cfg(test)]

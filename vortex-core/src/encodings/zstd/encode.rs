@@ -61,7 +61,7 @@ impl FrameWriter {
             encoder.write_all(value)?;
             encoder.finish()
         };
-        let mut frame = frame().map_err(|error| Error::External(error.into()))?;
+        let mut frame = frame().map_err(|error| Error::external(error))?;
         frame.shrink_to_fit();
         self.frames.push((Buffer::from_vec(frame), FrameMetadata { uncompressed_size, value_count: 1 }));
         Ok(())
@@ -136,7 +136,7 @@ fn compress<'a>(bytes: &[u8], level: i32, scratch: &'a mut Vec<u8>) -> Result<&'
         /// One context per thread: creating one takes longer than compressing a few kilobytes.
         static CONTEXT: RefCell<Option<(i32, Compressor<'static>)>> = const { RefCell::new(None) };
     }
-    let failed = |error: std::io::Error| Error::External(error.into());
+    let failed = |error: std::io::Error| Error::external(error);
     CONTEXT.with_borrow_mut(|context| {
         if context.as_ref().is_none_or(|(of, _)| *of != level) {
             *context = Some((level, Compressor::new(level).map_err(failed)?));
