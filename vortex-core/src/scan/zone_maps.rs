@@ -13,6 +13,7 @@ use super::plan::{Plan, Split};
 use crate::expr::{Expr, FieldPath};
 use crate::io::Urgency;
 use crate::layout::{SegmentSet, ZoneMap, Zones};
+use crate::limits::Work;
 use crate::mask::Mask;
 use crate::pruning::{self, RowBlocks};
 use crate::row_ranges::RowRanges;
@@ -293,8 +294,8 @@ fn first_possible(verdicts: &[Option<(RowBlocks, pruning::Verdict)>], rows: &Ran
     }
 }
 
-/// Reads the zone tables of columns all at once. Statistics are optional, so a table that cannot be read is left out: it
-/// prunes nothing.
+/// Reads the zone tables of columns all at once. Statistics are optional, so a table that cannot be read, or that exceeds
+/// the limits together with those before it, is left out: it prunes nothing.
 ///
 /// # Errors
 /// If storage fails, or if a table is corrupt and checksums are verified: whoever asks for that wants to know.
@@ -320,6 +321,8 @@ async fn read_tables(
     })
     .await?;
     let (start, verifies) = (Instant::now(), footer.verifies_checksums());
+    // All of them are held at once, so that they are limited together.
+    let _work = Work::begin();
     let mut maps = Vec::with_capacity(columns.len());
     for (column, zones) in columns {
         match zones.read(&have) {
@@ -342,8 +345,11 @@ mod tests {
     use super::*;
     use crate::dtype::{DType, PType};
     use crate::expr::{CompareOp, DynamicFilter};
-    use crate::given::file_of;
+    use crate::file::OpenOptions;
+    use crate::given::{file_of, written};
+    use crate::limits::Limits;
     use crate::scalar::{Scalar, Value};
+    use crate::write::WriteOptions;
 
     /// Numbers below a limit that changes.
     #[derive(Debug)]
@@ -369,6 +375,32 @@ mod tests {
             let limit = Scalar::try_new(DType::Primitive(PType::I64, false), limit).ok()?;
             Some(Expr::compare("number", CompareOp::Lt, limit))
         }
+    }
+
+    #[tokio::test]
+    async fn zone_tables_that_are_held_together_are_limited_together() {
+        let column = |name: &str| {
+            let numbers = Int64Array::from_iter_values((0..40 << 13).map(|row: i64| row * row % 10_007));
+            (name.to_owned(), Arc::new(numbers) as _)
+        };
+        let table = RecordBatch::try_from_iter(["a", "b", "c"].map(column)).unwrap();
+        let bytes = written([table], WriteOptions::new()).await;
+        let maps = async |limits: Limits, columns: &[&str]| {
+            let file = OpenOptions::new().with_limits(limits).open_bytes(bytes.clone()).unwrap();
+            let filter = columns.iter().map(|name| crate::expr::column(*name).gt(10_000)).reduce(Expr::and);
+            let plan = Plan::new(&file.scan().with_filter(filter.unwrap())).unwrap();
+            ZoneMaps::read(&plan).await.unwrap().maps.len()
+        };
+        let all = ["a", "b", "c"];
+        assert_eq!(maps(Limits::new(), &all).await, 3);
+        let mut few = Limits::new().with_max_decoded_bytes(500);
+        while maps(few, &["a"]).await == 0 {
+            few = few.with_max_decoded_bytes(few.max_decoded_bytes + 100);
+        }
+        for name in all {
+            assert_eq!(maps(few, &[name]).await, 1, "{name}");
+        }
+        assert_eq!(maps(few, &all).await, 1);
     }
 
     #[tokio::test]
