@@ -140,7 +140,8 @@ mod tests {
 
     /// A file of `len` bytes: zeros were inserted before its postscript, which was changed.
     async fn stretched(len: u64, change: impl FnOnce(&mut Postscript, &mut Vec<u8>)) -> Sparse {
-        let mut first = written([table()], WriteOptions::new()).await.to_vec();
+        let options = WriteOptions::new().with_metadata("station", "Oslo").unwrap();
+        let mut first = written([table()], options).await.to_vec();
         let eof = first.len() - 8;
         let old = usize::from(u16::from_le_bytes([first[eof + 2], first[eof + 3]]));
         let mut postscript = Postscript::parse(&first[eof - old..eof], &Limits::new()).unwrap();
@@ -181,7 +182,10 @@ mod tests {
     #[tokio::test]
     async fn parts_next_to_each_other_take_one_read() {
         let (source, file) = opened(stretched(VAST, |_, _| {}).await).await;
-        assert_eq!(file.unwrap().schema().unwrap(), table().schema());
+        let file = file.unwrap();
+        assert_eq!(file.schema().unwrap(), table().schema());
+        let station = file.footer().user_metadata().iter().find(|entry| &*entry.key == "station").unwrap();
+        assert_eq!(station.value.as_deref(), Some(&b"Oslo"[..]));
         assert_eq!(source.reads.lock().len(), 2);
     }
 

@@ -8,7 +8,7 @@ use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 
 use super::description::DescriptionBytes;
 use super::zone_maps::KeptZoneMaps;
-use super::{MAGIC, MAX_USER_KEY_LEN, MAX_USER_METADATA, Segment, SegmentId, VERSION};
+use super::{MAGIC, Segment, SegmentId, VERSION};
 use crate::Registry;
 use crate::array::can_decode_as;
 use crate::dtype::stored::may_be_stored_as;
@@ -21,8 +21,8 @@ use crate::segments::checksums::{CHECKSUMS_KEY, MAX_CHECKSUMS_OF_OTHERS};
 use crate::segments::{MAX_ALIGNMENT_EXPONENT, SegmentTable};
 use crate::stats::FieldStats;
 use crate::wire::{
-    FooterTables, Postscript, PostscriptSegment, RawLayout, arrow_schema_from_bytes, dtype_from_bytes,
-    file_statistics_from_bytes,
+    FooterTables, MAX_USER_KEY_LEN, MAX_USER_METADATA, Postscript, PostscriptSegment, RawLayout,
+    arrow_schema_from_bytes, dtype_from_bytes, file_statistics_from_bytes,
 };
 use crate::{Error, Result};
 
@@ -56,7 +56,8 @@ pub struct UserMetadata {
     pub key: Arc<str>,
     /// The position of the value in the file.
     pub range: Range<u64>,
-    /// The value, if it is short and was read together with the description of the file.
+    /// The value, if it has at most 4 KiB and lies within the file. A longer one can be read from the
+    /// [source](crate::VortexFile::source) of the file.
     pub value: Option<Arc<[u8]>>,
 }
 
@@ -115,7 +116,8 @@ impl DescriptionParts {
         Ok(Self { postscript: Postscript::parse(&before[start..], limits)?, file_size })
     }
 
-    /// The positions of the parts needed for parsing the footer, and if wanted of the checksums.
+    /// The positions of the parts needed for parsing the footer, those of short values of user metadata, and if wanted of
+    /// the checksums.
     pub(super) fn needed(&self, checksums: bool) -> Result<Vec<Range<u64>>> {
         let mut needed = self.parts().map(|part| self.range(part)).collect::<Result<Vec<_>>>()?;
         // Files are readable without the Arrow schema.
@@ -123,7 +125,10 @@ impl DescriptionParts {
         // The footer describes a segment in more bytes than its checksum has: a longer entry cannot be valid.
         let most = MAX_CHECKSUMS_OF_OTHERS.saturating_add(self.postscript.footer.length);
         let checksums = self.entry(CHECKSUMS_KEY).filter(|part| checksums && part.length <= most);
-        needed.extend([schema, checksums].into_iter().flatten().filter_map(|part| self.range(part).ok()));
+        let entries = self.postscript.metadata.iter().take(MAX_USER_METADATA).map(|(_, part)| part);
+        let kept = entries.filter(|part| part.length <= MAX_KEPT_VALUE_LEN);
+        let parts = kept.chain(schema).chain(checksums);
+        needed.extend(parts.filter_map(|part| self.range(part).ok()));
         Ok(needed)
     }
 

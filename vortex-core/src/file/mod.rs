@@ -27,7 +27,3 @@ pub use crate::segments::{Segment, SegmentCompression, SegmentId};
 pub(crate) const MAGIC: &[u8; 4] = b"VTXF";
 /// The version of the container, next to the last bytes.
 pub(crate) const VERSION: u16 = 1;
-/// Maximum number of entries of user metadata.
-pub(crate) const MAX_USER_METADATA: usize = 16;
-/// Maximum length of the key of an entry, in bytes.
-pub(crate) const MAX_USER_KEY_LEN: usize = 64;

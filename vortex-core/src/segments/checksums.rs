@@ -12,7 +12,7 @@
 use twox_hash::XxHash3_64;
 
 use super::SegmentId;
-use crate::file::MAX_USER_METADATA;
+use crate::wire::MAX_USER_METADATA;
 use crate::{Error, Result};
 
 /// Key of the user metadata entry with the checksums of a file.

@@ -7,6 +7,11 @@ use super::{aligned, broken, verifier};
 use crate::limits::Limits;
 use crate::{Error, Result};
 
+/// Maximum number of entries of user metadata.
+pub(crate) const MAX_USER_METADATA: usize = 16;
+/// Maximum length of the key of an entry, in bytes.
+pub(crate) const MAX_USER_KEY_LEN: usize = 64;
+
 /// The position of one part of the file description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PostscriptSegment {

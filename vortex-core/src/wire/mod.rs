@@ -1,4 +1,4 @@
-//! The serialized forms, and the only code that refers to flatbuffers or protobuf tables.
+//! The serialized forms: all flatbuffers, and the protobuf messages that are not the metadata of an encoding or a layout.
 //!
 //! `generated/` is generated from `schema/*.fbs`; regenerate it with `cargo run --manifest-path
 //! vortex-core/schema/regenerate/Cargo.toml` (needs cmake). All other code gets plain Rust types that
@@ -52,7 +52,9 @@ pub(crate) use array_writer::{EncodingIds, WriteNode};
 pub(crate) use arrow_schema::{arrow_schema_from_bytes, arrow_schema_to_bytes};
 pub(crate) use dtype::{dtype_from_bytes, dtype_from_proto, proto};
 pub(crate) use dtype_writer::{dtype_tables, dtype_to_bytes};
-pub(crate) use file::{FooterTables, Postscript, PostscriptSegment, RawLayout, SegmentSpec};
+pub(crate) use file::{
+    FooterTables, MAX_USER_KEY_LEN, MAX_USER_METADATA, Postscript, PostscriptSegment, RawLayout, SegmentSpec,
+};
 pub(crate) use file_writer::WriteLayout;
 pub(crate) use message::{Message, MessageKind};
 pub(crate) use scalar::{scalar_from_bytes, value_to_bytes, value_to_proto};

@@ -6,13 +6,13 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 
 use super::WriteOptions;
 use crate::dtype::DType;
-use crate::file::{ARROW_SCHEMA_KEY, MAGIC, MAX_USER_METADATA, SegmentCompression, VERSION, VERSION_KEY};
+use crate::file::{ARROW_SCHEMA_KEY, MAGIC, SegmentCompression, VERSION, VERSION_KEY};
 use crate::io::Sink;
 use crate::segments::checksums::{CHECKSUMS_KEY, Checksums, checksum, checksum_of};
 use crate::stats::FieldStats;
 use crate::wire::{
-    EncodingIds, FooterTables, Postscript, PostscriptSegment, SegmentSpec, WriteLayout, WriteNode,
-    dtype_to_bytes, file_statistics_to_bytes,
+    EncodingIds, FooterTables, MAX_USER_METADATA, Postscript, PostscriptSegment, SegmentSpec, WriteLayout,
+    WriteNode, dtype_to_bytes, file_statistics_to_bytes,
 };
 use crate::{Error, Result};
 

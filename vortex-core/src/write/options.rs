@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::file::{MAX_USER_KEY_LEN, MAX_USER_METADATA, SegmentCompression};
+use crate::file::SegmentCompression;
+use crate::wire::{MAX_USER_KEY_LEN, MAX_USER_METADATA};
 use crate::{Error, Level, Release, Result};
 
 /// Default memory budget of a writer.
