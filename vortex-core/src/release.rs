@@ -22,13 +22,22 @@ pub struct Release {
 
 impl Release {
     /// The first release whose files can be read by all later ones.
-    pub const OLDEST: Self = Self::new(0, 36);
+    pub const OLDEST: Self = Self { major: 0, minor: 36 };
     /// The newest release whose reader is known to this crate.
-    pub const NEWEST: Self = Self::new(0, 93);
+    pub const NEWEST: Self = Self { major: 0, minor: 93 };
 
-    /// The release `major.minor`.
+    /// The release `major.minor`, for constants; those that users name are to be parsed. A release later than
+    /// [`NEWEST`](Self::NEWEST) becomes that one: it reads the same files.
+    ///
+    /// # Panics
+    /// If it is before [`OLDEST`](Self::OLDEST): no file can be written for it.
     pub const fn new(major: u16, minor: u16) -> Self {
-        Self { major, minor }
+        let (oldest, newest) = (Self::OLDEST, Self::NEWEST);
+        assert!(
+            major > oldest.major || minor >= oldest.minor,
+            "no file can be written for releases before 0.36"
+        );
+        if major > newest.major || minor > newest.minor { newest } else { Self { major, minor } }
     }
 }
 
@@ -90,8 +99,8 @@ impl fmt::Display for Release {
 impl FromStr for Release {
     type Err = Error;
 
-    /// Reads `0.76`, `0.76.2` (the last number does not matter) or `newest`. A release later than
-    /// [`NEWEST`](Self::NEWEST) becomes that one: it reads the same files.
+    /// Reads `0.76`, `0.76.2` (the last number does not matter) or `newest`. As with [`new`](Self::new), a later release
+    /// becomes the newest.
     ///
     /// # Errors
     /// If the text is not a release, or one before [`OLDEST`](Self::OLDEST): no file can be written for it.
@@ -102,12 +111,11 @@ impl FromStr for Release {
         let mut numbers = text.split('.').map(str::parse::<u16>);
         match (numbers.next(), numbers.next()) {
             (Some(Ok(major)), Some(Ok(minor))) if numbers.all(|number| number.is_ok()) => {
-                let release = Self::new(major, minor).min(Self::NEWEST);
-                if release < Self::OLDEST {
-                    let oldest = Self::OLDEST;
+                let oldest = Self::OLDEST;
+                if (Self { major, minor }) < oldest {
                     return Err(Error::invalid(format!("release {text} is too old; the oldest is {oldest}")));
                 }
-                Ok(release)
+                Ok(Self::new(major, minor))
             }
             _ => Err(Error::invalid(format!("`{text}` is not a release; write `0.76` or `newest`"))),
         }
@@ -122,7 +130,7 @@ mod tests {
     fn releases_are_ordered_by_their_numbers() {
         let release = |text: &str| text.parse::<Release>().unwrap();
         assert!(release("0.40") < release("0.76.2"));
-        assert!(Release::new(0, 9) < Release::OLDEST);
+        assert_eq!(Release::new(1, 0), Release::NEWEST);
         assert_eq!(release("0.36.1"), Release::OLDEST);
         assert_eq!(release("newest"), Release::NEWEST);
         for text in ["", "0", "1.x", "0.36.", "new"] {

@@ -60,6 +60,18 @@ pub enum Meaning {
     Unknown,
 }
 
+impl Meaning {
+    /// Whether equal values of storage mean the same: timestamps are in UTC, whatever their zone.
+    pub(crate) fn counts_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Timestamp(unit, zone), Self::Timestamp(other_unit, other_zone)) => {
+                unit == other_unit && zone.is_some() == other_zone.is_some()
+            }
+            _ => self == other,
+        }
+    }
+}
+
 /// An extension type: id, storage and parameters, which have been checked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Extension {

@@ -133,10 +133,17 @@ impl Scalar {
         }
     }
 
-    /// Order of two values of the same type: floats by total order, as Arrow compares.
-    /// `None` if either is null, or for types without order.
+    /// Order of two values of the same type, whether nullable or not: floats by total order, as Arrow compares.
+    /// `None` if either is null, for types without order, and for values in different units: decimals of different
+    /// scales, temporal types of different units. Only constants of filters are converted to the type of their column.
     pub fn compare(&self, other: &Scalar) -> Option<Ordering> {
-        compare_values(&self.value, &other.value)
+        let same_unit = match (&self.dtype, &other.dtype) {
+            (DType::Decimal(left, _), DType::Decimal(right, _)) => left.scale() == right.scale(),
+            (DType::Extension(left), DType::Extension(right)) => left.meaning().counts_as(right.meaning()),
+            (DType::Extension(_), _) | (_, DType::Extension(_)) => false,
+            _ => true,
+        };
+        if same_unit { compare_values(&self.value, &other.value) } else { None }
     }
 
     /// An Arrow array of `len` rows that all hold this value, in the type `to`. Encodings check the limits
@@ -327,6 +334,26 @@ mod tests {
         assert_eq!(float(-0.0).compare(&float(0.0)), Some(Ordering::Less));
         assert_eq!(float(f64::NAN).compare(&float(f64::INFINITY)), Some(Ordering::Greater));
     }
+
+    #[test]
+    fn values_in_different_units_have_no_order() {
+        let price = |unscaled, scale| Scalar::decimal(unscaled, scale).unwrap();
+        assert_eq!(price(150, 2).compare(&price(20_000, 2)), Some(Ordering::Less));
+        assert_eq!(price(150, 2).compare(&price(2, 0)), None);
+        let time = |ticks, unit, zone| Scalar::timestamp(ticks, unit, zone).unwrap();
+        let (second, milli) = (arrow::datatypes::TimeUnit::Second, arrow::datatypes::TimeUnit::Millisecond);
+        assert_eq!(time(2, second, None).compare(&time(1, second, None)), Some(Ordering::Greater));
+        assert_eq!(time(2, second, None).compare(&time(1, milli, None)), None);
+        assert_eq!(
+            time(2, second, Some("UTC")).compare(&time(2, second, Some("+01:00"))),
+            Some(Ordering::Equal)
+        );
+        assert_eq!(time(2, second, Some("UTC")).compare(&time(2, second, None)), None);
+        let day = Scalar::date(1970, 1, 2).unwrap();
+        assert_eq!(day.compare(&time(1, second, None)), None);
+        assert_eq!(day.compare(&Scalar::from(1)), None);
+    }
+
     #[test]
     fn decimals_have_their_scale_wherever_they_are() {
         let decimal = DType::Decimal(DecimalType::try_new(5, 2).unwrap(), false);
