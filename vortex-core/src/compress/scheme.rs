@@ -1,6 +1,6 @@
 //! Ways to encode a column, and how to choose among them.
 
-use crate::dtype::DType;
+use crate::dtype::{DType, Meaning};
 use crate::release::since;
 use crate::wire::WriteNode;
 use crate::{Error, Level, Release, Result};
@@ -199,6 +199,7 @@ impl Context {
         let first = match dtype {
             DType::FixedSizeList(..) => since::FIXED_SIZE_LISTS,
             DType::Map(..) => since::MAPS,
+            DType::Extension(extension) if *extension.meaning() == Meaning::Uuid => since::UUIDS,
             _ => Release::OLDEST,
         };
         if self.reader < first {

@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Schema, SchemaRef};
 
 use crate::compress::{Compressor, canonical};
 use crate::dtype::arrow::from_schema;
-use crate::dtype::{DType, StructType};
+use crate::dtype::{DType, Meaning, StructType, zone};
 use crate::encodings::struct_;
 use crate::error::ResultExt as _;
 use crate::wire::{EncodingIds, Message, MessageKind, dtype_to_bytes};
@@ -149,10 +149,12 @@ impl<W: Write> IpcWriter<W> {
             self.is_broken |= rest.is_err();
             return rest;
         }
-        if let Some(at) = raw_bytes.into_iter().position(|bytes| bytes as u64 > MAX_ROW_BYTES) {
-            return Err(
-                Error::limit("a row of more than 2 GiB, which readers do not accept").at(self.place(at))
-            );
+        if let Some(at) = raw_bytes.clone().position(|bytes| bytes as u64 > MAX_ROW_BYTES) {
+            return Err(too_long().at(self.place(at)));
+        }
+        // Readers limit the message as a whole.
+        if raw_bytes.map(|bytes| bytes as u64).fold(0, u64::saturating_add) > MAX_ROW_BYTES {
+            return Err(too_long());
         }
         let encoded = columns.iter().zip(self.fields.dtypes()).enumerate().map(|(at, (column, dtype))| {
             let encoded = match &self.compressor {
@@ -190,13 +192,25 @@ impl<W: Write> IpcWriter<W> {
     }
 }
 
-/// Checks that there are no variants and unions, which have no encoding that is written.
+fn too_long() -> Error {
+    Error::limit("a row of more than 2 GiB, which readers do not accept")
+}
+
+/// Checks that there are no variants and unions, which have no encoding that is written, and no time zones for which
+/// other readers refuse all of the stream.
 fn check_encodable(dtype: &DType) -> Result<()> {
     match dtype {
         DType::Variant(_) | DType::Union(..) => Err(Error::unsupported("type to write", dtype)),
         DType::Struct(fields, _) => fields.dtypes().iter().try_for_each(check_encodable),
         DType::List(element, _) | DType::FixedSizeList(element, ..) => check_encodable(element),
         DType::Map(map, _) => check_encodable(map.key()).and_then(|()| check_encodable(map.value())),
+        DType::Extension(extension) => match extension.meaning() {
+            Meaning::Timestamp(_, Some(zone)) if !zone::is_known(zone) => {
+                let message = format!("{dtype}: other readers lack this time zone; write UTC");
+                Err(Error::unsupported("type to write", message))
+            }
+            _ => Ok(()),
+        },
         _ => Ok(()),
     }
 }
@@ -208,7 +222,7 @@ mod tests {
         ListArray, StringViewArray, StructArray, new_empty_array,
     };
     use arrow::buffer::{NullBuffer, OffsetBuffer};
-    use arrow::datatypes::{Field, UnionFields, UnionMode};
+    use arrow::datatypes::{Field, TimeUnit, UnionFields, UnionMode};
 
     use super::*;
     use crate::ipc::IpcReader;
@@ -330,7 +344,8 @@ mod tests {
         let variant = Field::new_struct("item", vec![bytes("metadata"), bytes("value")], true);
         let name = ("ARROW:extension:name".to_owned(), "arrow.parquet.variant".to_owned());
         let variant = variant.with_metadata([name].into());
-        for field in [union, variant] {
+        let zone = DataType::Timestamp(TimeUnit::Second, Some("Z".into()));
+        for field in [union, variant, Field::new("item", zone, true)] {
             let list = Field::new("a", DataType::List(Arc::new(field.clone())), true);
             for field in [field.with_name("a"), list] {
                 let mut sink = Vec::new();

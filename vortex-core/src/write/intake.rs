@@ -59,10 +59,7 @@ impl Iterator for Intake<'_> {
             return None;
         }
         let bytes = |rows: usize| -> u64 {
-            let columns = self
-                .sharing
-                .iter()
-                .map(|column| own_bytes(&column.slice(self.start, rows), Judge::ByAverage));
+            let columns = self.sharing.iter().map(|column| own_bytes(&column.slice(self.start, rows)));
             columns.fold(0, u64::saturating_add)
         };
         let mut rows = self.step.saturating_mul(2).min(MAX_ROWS).min(left);
@@ -89,42 +86,30 @@ fn may_share(data_type: &DataType) -> bool {
     }
 }
 
-/// How to compute the bytes of values that are referenced repeatedly.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Judge {
-    /// As if all values were referenced, with their average size.
-    ByAverage,
-    /// From the individual values that are referenced.
-    ByValue,
-}
-
 /// Approximate number of bytes that rows take once they are taken in.
-fn own_bytes(array: &dyn Array, judge: Judge) -> u64 {
+fn own_bytes(array: &dyn Array) -> u64 {
     let rows = array.len() as u64;
     match array.data_type() {
         DataType::Dictionary(..) => {
             let array = array.as_any_dictionary();
-            repeated(array.values(), judge, rows, || {
+            repeated_or_viewed(array.values(), rows, || {
                 let keys = array.normalized_keys().into_iter().enumerate();
                 let keys = keys.filter(|(row, _)| array.keys().is_valid(*row));
                 keys.map(|(_, key)| (key..key + 1, 1)).collect()
             })
         }
         DataType::RunEndEncoded(ends, _) => match ends.data_type() {
-            DataType::Int16 => bytes_of_runs::<Int16Type>(array, judge),
-            DataType::Int32 => bytes_of_runs::<Int32Type>(array, judge),
-            _ => bytes_of_runs::<Int64Type>(array, judge),
+            DataType::Int16 => bytes_of_runs::<Int16Type>(array),
+            DataType::Int32 => bytes_of_runs::<Int32Type>(array),
+            _ => bytes_of_runs::<Int64Type>(array),
         },
-        DataType::ListView(_) => bytes_of_views(array.as_list_view::<i32>(), judge),
-        DataType::LargeListView(_) => bytes_of_views(array.as_list_view::<i64>(), judge),
+        DataType::ListView(_) => bytes_of_views(array.as_list_view::<i32>()),
+        DataType::LargeListView(_) => bytes_of_views(array.as_list_view::<i64>()),
         DataType::List(_) | DataType::LargeList(_) | DataType::Map(..) | DataType::FixedSizeList(..) => {
-            shown_children(array)
-                .iter()
-                .map(|items| bytes_of_items(items, judge))
-                .fold(0, u64::saturating_add)
+            shown_children(array).iter().map(|items| bytes_of_items(items)).fold(0, u64::saturating_add)
         }
         DataType::Struct(_) => {
-            shown_children(array).iter().map(|field| own_bytes(field, judge)).fold(0, u64::saturating_add)
+            shown_children(array).iter().map(|field| own_bytes(field)).fold(0, u64::saturating_add)
         }
         DataType::Utf8 => spanned(array.as_string::<i32>().value_offsets()) as u64 + rows * 4,
         DataType::Binary => spanned(array.as_binary::<i32>().value_offsets()) as u64 + rows * 4,
@@ -139,36 +124,46 @@ fn own_bytes(array: &dyn Array, judge: Judge) -> u64 {
 }
 
 /// Bytes of the items of lists. Where these take none, as nulls by themselves, their positions do.
-fn bytes_of_items(items: &dyn Array, judge: Judge) -> u64 {
-    match own_bytes(items, judge) {
+fn bytes_of_items(items: &dyn Array) -> u64 {
+    match own_bytes(items) {
         0 => (items.len() as u64).saturating_mul(POSITION_BYTES),
         bytes => bytes,
     }
 }
 
 /// Bytes of values that are referenced `times` times in total; `shown` tells which ones, and how often.
-fn repeated(
+fn repeated(values: &dyn Array, times: u64, shown: impl FnOnce() -> Vec<(Range<usize>, u64)>) -> u64 {
+    if values.is_empty() {
+        return 0;
+    }
+    if !sizes_differ(values.data_type()) {
+        return bytes_of_items(values).div_ceil(values.len() as u64).saturating_mul(times);
+    }
+    let parts = counted(shown()).into_iter();
+    let bytes = parts
+        .map(|(range, times)| bytes_of_items(&values.slice(range.start, range.len())).saturating_mul(times));
+    bytes.fold(0, u64::saturating_add)
+}
+
+/// As [`repeated`], for values that become views if they are text or byte strings.
+fn repeated_or_viewed(
     values: &dyn Array,
-    judge: Judge,
     times: u64,
     shown: impl FnOnce() -> Vec<(Range<usize>, u64)>,
 ) -> u64 {
-    match (values.data_type(), judge) {
-        _ if values.is_empty() => 0,
-        (DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary, _) => {
+    match values.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
             times.saturating_mul(16)
         }
-        (_, Judge::ByAverage) => {
-            bytes_of_items(values, judge).div_ceil(values.len() as u64).saturating_mul(times)
-        }
-        (_, Judge::ByValue) => {
-            let parts = counted(shown()).into_iter();
-            let bytes = parts.map(|(range, times)| {
-                bytes_of_items(&values.slice(range.start, range.len()), judge).saturating_mul(times)
-            });
-            bytes.fold(0, u64::saturating_add)
-        }
+        _ => repeated(values, times, shown),
     }
+}
+
+/// Whether some values of a type take more bytes than others.
+fn sizes_differ(data_type: &DataType) -> bool {
+    let views = matches!(data_type, DataType::Utf8View | DataType::BinaryView);
+    let fixed = matches!(data_type, DataType::Boolean | DataType::Null | DataType::FixedSizeBinary(_));
+    !views && !fixed && data_type.primitive_width().is_none()
 }
 
 /// Converts overlapping ranges to disjoint ones, each with the number of times that it is referenced.
@@ -204,18 +199,18 @@ fn bytes_of_text_views<V: ByteViewType>(array: &GenericByteViewArray<V>) -> u64 
     (if text > in_memory { text + views } else { views }) as u64
 }
 
-fn bytes_of_views<O: OffsetSizeTrait>(views: &GenericListViewArray<O>, judge: Judge) -> u64 {
+fn bytes_of_views<O: OffsetSizeTrait>(views: &GenericListViewArray<O>) -> u64 {
     let sizes = views.value_sizes().iter().map(|len| len.as_usize());
     let times = sizes.clone().fold(0u64, |sum, len| sum.saturating_add(len as u64));
-    repeated(views.values(), judge, times, || {
+    repeated(views.values(), times, || {
         let starts = views.value_offsets().iter().map(|start| start.as_usize());
         starts.zip(sizes).map(|(start, len)| (start..start + len, 1)).collect()
     })
 }
 
-fn bytes_of_runs<R: RunEndIndexType>(array: &dyn Array, judge: Judge) -> u64 {
+fn bytes_of_runs<R: RunEndIndexType>(array: &dyn Array) -> u64 {
     let Some(runs) = array.as_run_opt::<R>() else { return 0 };
-    repeated(runs.values(), judge, runs.len() as u64, || {
+    repeated_or_viewed(runs.values(), runs.len() as u64, || {
         let (first, mut start) = (runs.run_ends().get_start_physical_index(), 0);
         let ends = runs.run_ends().sliced_values().map(|end| end.as_usize()).enumerate();
         let shown = |(at, end): (usize, usize)| {
@@ -260,20 +255,16 @@ pub(super) fn check_rows(array: &dyn Array) -> Result<()> {
 
 /// Checks rows of which the first has this number: in halves, as long as they have more bytes than a row may.
 fn check_rows_from(array: &dyn Array, row: usize) -> Result<()> {
-    if own_bytes(array, Judge::ByAverage) <= MAX_ROW_BYTES {
+    let bytes = own_bytes(array);
+    if bytes <= MAX_ROW_BYTES {
         return Ok(());
     }
-    if array.len() > 1 {
-        let half = array.len() / 2;
-        check_rows_from(&array.slice(0, half), row)?;
-        return check_rows_from(&array.slice(half, array.len() - half), row + half);
+    if array.len() <= 1 {
+        return Err(Error::limit(format!("row {row} has {bytes} bytes, {MAX_ROW_BYTES} allowed")));
     }
-    match own_bytes(array, Judge::ByValue) {
-        bytes if bytes > MAX_ROW_BYTES => {
-            Err(Error::limit(format!("row {row} has {bytes} bytes, {MAX_ROW_BYTES} allowed")))
-        }
-        _ => Ok(()),
-    }
+    let half = array.len() / 2;
+    check_rows_from(&array.slice(0, half), row)?;
+    check_rows_from(&array.slice(half, array.len() - half), row + half)
 }
 
 fn check_offsets<O: OffsetSizeTrait>(offsets: &[O]) -> Result<()> {
@@ -332,6 +323,33 @@ mod tests {
         assert!(check_rows(&views(4, 100_000_000)).is_ok());
         let error = check_rows(&views(4, i32::MAX - 10)).unwrap_err().to_string();
         assert!(error.contains("row 0 has 17179869096 bytes"), "{error}");
+    }
+
+    #[test]
+    fn text_of_items_that_lists_share_is_copied_for_each() {
+        let item = Arc::new(Field::new("item", DataType::Utf8, false));
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(1 << 20), String::new()]));
+        let views = |start: i32| -> ArrayRef {
+            let (starts, lengths) = (vec![start; 64].into(), vec![1; 64].into());
+            Arc::new(ListViewArray::new(Arc::clone(&item), starts, lengths, Arc::clone(&texts), None))
+        };
+        assert!(taken(views(0)).iter().all(|rows| *rows <= 8));
+        assert_eq!(taken(views(1)), [64]);
+    }
+
+    #[test]
+    fn a_long_value_among_many_short_ones_counts_for_the_rows_that_show_it() {
+        let item = Arc::new(Field::new("item", DataType::Int64, false));
+        let lengths = std::iter::once(1 << 17).chain([1; 10_000]);
+        let numbers = Arc::new(Int64Array::from_value(7, (1 << 17) + 10_000));
+        let lists = ListArray::new(item, OffsetBuffer::from_lengths(lengths), numbers, None);
+        let ends = Int32Array::from_iter_values(64..64 + 10_001);
+        let runs: ArrayRef = Arc::new(RunArray::<Int32Type>::try_new(&ends, &lists).unwrap());
+        assert!(taken(runs.slice(0, 64)).iter().all(|rows| *rows <= 8));
+        assert_eq!(taken(runs.slice(64, 10_000)).len(), 1);
+        let keys = Int32Array::from_value(0, 64);
+        let dictionary = DictionaryArray::<Int32Type>::new(keys, Arc::new(lists));
+        assert!(taken(Arc::new(dictionary)).iter().all(|rows| *rows <= 8));
     }
 
     #[test]

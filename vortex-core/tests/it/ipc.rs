@@ -165,13 +165,21 @@ fn bytes_that_rows_share_are_not_written_for_each() {
 #[test]
 fn a_row_that_no_reader_accepts_is_refused() {
     let text = "a long text; ".repeat(1 << 14);
-    let mut lists = ListBuilder::new(StringViewBuilder::new().with_deduplicate_strings());
-    (0..20_000).for_each(|_| lists.values().append_value(&text));
-    lists.append(true);
-    let batch = of(lists.finish());
-    let mut writer = IpcWriter::try_new(Vec::new(), &batch.schema()).unwrap();
-    let error = writer.write(&batch).unwrap_err().to_string();
+    let list = |items: usize| -> ArrayRef {
+        let mut lists = ListBuilder::new(StringViewBuilder::new().with_deduplicate_strings());
+        (0..items).for_each(|_| lists.values().append_value(&text));
+        lists.append(true);
+        Arc::new(lists.finish())
+    };
+    let refused = |batch: &RecordBatch| {
+        let mut writer = IpcWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+        writer.write(batch).unwrap_err().to_string()
+    };
+    let error = refused(&RecordBatch::try_from_iter([("c", list(20_000))]).unwrap());
     assert!(error.contains("column `c`") && error.contains("2 GiB"), "{error}");
+    // Readers accept each of these columns, but not the message with both.
+    let error = refused(&RecordBatch::try_from_iter([("c", list(6_000)), ("d", list(6_000))]).unwrap());
+    assert!(error.contains("2 GiB"), "{error}");
 }
 
 #[test]

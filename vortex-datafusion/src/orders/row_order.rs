@@ -9,6 +9,7 @@ use std::cmp::Ordering;
 
 use arrow::array::{Array as _, ArrayRef, RecordBatch, make_comparator};
 use arrow::datatypes::Schema;
+use datafusion_common::{Result, ScalarValue};
 use datafusion_physical_expr::LexOrdering;
 use vortex_core::write::FileWriter;
 
@@ -39,7 +40,7 @@ use crate::orders::{self, SortedColumn, sorted_columns};
 #[derive(Debug, Clone)]
 pub struct RowOrder {
     columns: Vec<SortedColumn>,
-    /// The values of the last row in these columns; none before the first row.
+    /// The values of the last row in these columns, in memory of their own; none before the first row.
     last: Vec<ArrayRef>,
 }
 
@@ -69,7 +70,8 @@ impl RowOrder {
         if !self.last.is_empty() {
             kept = kept.min(self.keys_that_hold(&self.last, &values, std::iter::once((0, 0))));
         }
-        self.last = values[..kept].iter().map(|column| column.slice(rows - 1, 1)).collect();
+        self.last = values[..kept].iter().map_while(|column| row_of(column, rows - 1).ok()).collect();
+        let kept = self.last.len();
         let is_shorter = kept < self.columns.len();
         self.columns.truncate(kept);
         is_shorter
@@ -109,11 +111,18 @@ impl RowOrder {
     }
 }
 
+/// A copy of a row, which does not keep the batch in memory as a slice or a view would.
+fn row_of(column: &ArrayRef, row: usize) -> Result<ArrayRef> {
+    let mut value = ScalarValue::try_from_array(column, row)?;
+    value.compact();
+    value.to_array()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{Float64Array, Int32Array, StringArray};
+    use arrow::array::{AsArray as _, Float64Array, Int32Array, StringArray, StringViewArray};
     use arrow::compute::SortOptions;
 
     use super::*;
@@ -169,5 +178,19 @@ mod tests {
         assert!(sorted(&[-1.0, -0.0, 0.0, f64::INFINITY, f64::NAN]));
         assert!(!sorted(&[0.0, -0.0]));
         assert!(!sorted(&[f64::NAN, 1.0]));
+    }
+
+    #[test]
+    fn the_batches_before_are_not_kept_in_memory() {
+        let text = |row: usize| format!("{row:06} {}", "x".repeat(200));
+        let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..1000).map(text)));
+        let mut order = RowOrder::by(vec![column("a", false, true)]);
+        let batch = RecordBatch::try_from_iter([("a", texts)]).unwrap();
+        assert!(!order.shorten_to(&batch));
+        assert_eq!(order.last[0].as_string_view().value(0), text(999));
+        let kept = order.last[0].get_array_memory_size();
+        assert!(kept < 2000, "{kept} bytes");
+        // Rows that come before the last one are not in order.
+        assert!(order.shorten_to(&batch));
     }
 }
