@@ -1,21 +1,22 @@
 //! Predicates on strings that are stored as codes, evaluated without decoding or validating text. For comparisons, each
-//! row's codes are read only until the outcome is known.
+//! row's codes are read only until the outcome is known; to find equal rows, only those of rows of the same length.
 //!
 //! Shared by FSST and OnPair. Predicates that are not handled here are evaluated on decoded values.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, UInt64Array};
+use arrow::array::{BooleanArray, BooleanBufferBuilder, UInt64Array};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 
 use crate::array::{Decoded, EncodedRef, decode_integers, decode_offsets};
 use crate::dtype::{DType, PType};
-use crate::expr::{InList, Pattern, Predicate};
+use crate::expr::{CompareOp, InList, Pattern, Predicate};
 use crate::kernels::automaton::Automaton;
 use crate::kernels::needle::{Against, Needle};
 use crate::limits::Limits;
 use crate::mask::Mask;
+use crate::scalar::{Scalar, Value};
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
@@ -57,16 +58,58 @@ pub(super) fn answers(predicate: &Predicate) -> bool {
     }
 }
 
-/// The outcome of a predicate per row; `None` for predicates that are not supported here.
+/// The rows that may be equal to a constant of the predicate, as their decoded lengths tell; `None` if it does not look
+/// for equal rows.
+///
+/// # Errors
+/// If the lengths are corrupt.
+pub(super) fn as_long(lengths: &EncodedRef, predicate: &Predicate) -> Result<Option<BooleanBuffer>> {
+    let wanted: Vec<usize> = match predicate {
+        Predicate::Compare(CompareOp::Eq | CompareOp::NotEq, constant) => {
+            constant.as_bytes().map(<[u8]>::len).into_iter().collect()
+        }
+        Predicate::In(list) => list.values().iter().filter_map(Scalar::as_bytes).map(<[u8]>::len).collect(),
+        Predicate::Like(like) => match like.pattern() {
+            Some(Pattern::Equals(text)) => vec![text.len()],
+            _ => return Ok(None),
+        },
+        _ => return Ok(None),
+    };
+    let dtype = lengths.dtype();
+    let scalar = |len: usize| {
+        let value = match dtype {
+            DType::Primitive(ptype, _) if ptype.is_signed() => Value::Int(i64::try_from(len).ok()?),
+            _ => Value::UInt(len as u64),
+        };
+        // No row has a length that its type does not have.
+        Scalar::try_new(dtype.clone(), value).ok()
+    };
+    let wanted: Vec<Scalar> = wanted.into_iter().filter_map(scalar).collect();
+    let predicate = match wanted.as_slice() {
+        [] => return Ok(Some(BooleanBuffer::new_unset(lengths.len()))),
+        [one] => Predicate::Compare(CompareOp::Eq, one.clone()),
+        _ => Predicate::In(Arc::new(InList::new(wanted, false))),
+    };
+    Ok(Some(lengths.matches(&predicate)?.values().clone()))
+}
+
+/// The outcome of a predicate per row; `None` for predicates that are not supported here. If it looks for equal rows,
+/// these are `among` those [as long](as_long).
 pub(super) fn matches(
     rows: &impl CodedRows,
+    among: Option<&BooleanBuffer>,
     nulls: Option<NullBuffer>,
     predicate: &Predicate,
 ) -> Option<BooleanArray> {
     let outcome = match predicate {
         Predicate::Compare(op, constant) => {
             let needle = Needle::new(constant.as_bytes()?);
-            each(rows, |row| op.holds(rows.against(row, &needle).ordering()))
+            let equal = || each_among(rows, among, |row| rows.against(row, &needle) == Against::Equal);
+            match op {
+                CompareOp::Eq => equal(),
+                CompareOp::NotEq => !&equal(),
+                op => each(rows, |row| op.holds(rows.against(row, &needle).ordering())),
+            }
         }
         Predicate::Between(low, high) => {
             let (low, high) = (Needle::new(low.as_bytes()?), Needle::new(high.as_bytes()?));
@@ -74,12 +117,12 @@ pub(super) fn matches(
                 rows.against(row, &low).ordering().is_ge() && rows.against(row, &high).ordering().is_le()
             })
         }
-        Predicate::In(list) => return is_in(rows, nulls, list),
+        Predicate::In(list) => return is_in(rows, among, nulls, list),
         Predicate::Like(like) => {
             let found = match like.pattern()? {
                 Pattern::Equals(text) => {
                     let needle = Needle::new(text.as_bytes());
-                    each(rows, |row| rows.against(row, &needle) == Against::Equal)
+                    each_among(rows, among, |row| rows.against(row, &needle) == Against::Equal)
                 }
                 Pattern::StartsWith(text) => {
                     let needle = Needle::new(text.as_bytes());
@@ -106,13 +149,61 @@ fn each(rows: &impl CodedRows, holds: impl Fn(usize) -> bool) -> BooleanBuffer {
     BooleanBuffer::collect_bool(rows.len(), holds)
 }
 
-fn is_in(rows: &impl CodedRows, nulls: Option<NullBuffer>, list: &InList) -> Option<BooleanArray> {
+/// The outcome of a predicate that looks for equal rows if there are none `among` those [as long](as_long), so that no
+/// codes need to be read.
+pub(super) fn matches_none(
+    among: Option<&BooleanBuffer>,
+    nulls: Option<&NullBuffer>,
+    predicate: &Predicate,
+) -> Option<BooleanArray> {
+    let among = among.filter(|among| among.count_set_bits() == 0)?;
+    matches(&Unread(among.len()), Some(among), nulls.cloned(), predicate)
+}
+
+/// Rows of which none is compared.
+struct Unread(usize);
+
+impl CodedRows for Unread {
+    fn len(&self) -> usize {
+        self.0
+    }
+
+    fn against(&self, _row: usize, _needle: &Needle) -> Against {
+        Against::Below
+    }
+
+    fn accepted(&self, _automaton: &Automaton, _among: Option<&BooleanBuffer>) -> Option<BooleanBuffer> {
+        None
+    }
+}
+
+/// As [`each`], for a property that only rows `among` these may have.
+fn each_among(
+    rows: &impl CodedRows,
+    among: Option<&BooleanBuffer>,
+    holds: impl Fn(usize) -> bool,
+) -> BooleanBuffer {
+    let Some(among) = among else { return each(rows, holds) };
+    let mut found = BooleanBufferBuilder::new(rows.len());
+    found.append_n(rows.len(), false);
+    among.set_indices().filter(|row| holds(*row)).for_each(|row| found.set_bit(row, true));
+    found.finish()
+}
+
+fn is_in(
+    rows: &impl CodedRows,
+    among: Option<&BooleanBuffer>,
+    nulls: Option<NullBuffer>,
+    list: &InList,
+) -> Option<BooleanArray> {
     if list.values().len() > MAX_NEEDLES {
         return None;
     }
     let needles: Vec<Needle> =
         list.values().iter().map(|value| value.as_bytes().map(Needle::new)).collect::<Option<_>>()?;
-    let found = each(rows, |row| needles.iter().any(|needle| rows.against(row, needle) == Against::Equal));
+    let found = each_among(rows, among, |row| {
+        needles.iter().any(|needle| rows.against(row, needle) == Against::Equal)
+    });
     Some(list.outcome(found, nulls))
 }
 

@@ -229,10 +229,14 @@ impl EncodedArray for FsstArray {
             return Ok(outcome);
         }
         if coded_text::answers(predicate) {
+            let among = coded_text::as_long(&self.lengths, predicate)?;
+            let nulls = self.validity()?.to_nulls(self.len);
+            if let Some(outcome) = coded_text::matches_none(among.as_ref(), nulls.as_ref(), predicate) {
+                return Ok(outcome);
+            }
             let offsets = decode_offsets(&self.offsets, "codes offsets", self.codes.len())?;
             let rows = Rows { table: &self.table, codes: &self.codes, offsets: &offsets };
-            let nulls = self.validity()?.to_nulls(self.len);
-            if let Some(outcome) = coded_text::matches(&rows, nulls, predicate) {
+            if let Some(outcome) = coded_text::matches(&rows, among.as_ref(), nulls, predicate) {
                 return Ok(outcome);
             }
         }

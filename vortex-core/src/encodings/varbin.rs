@@ -12,14 +12,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow::array::UInt64Array;
 use arrow::buffer::Buffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use super::coded_text;
+use super::coded_text::{self, Chosen, Places};
 use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, bytes, decode_offsets, validity};
 use crate::dtype::{DType, PType};
 use crate::limits::Limits;
+use crate::mask::Mask;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
@@ -57,8 +59,11 @@ impl Encoding for VarBin {
     }
 }
 
+/// Decoding all rows and choosing some of these views is faster than copying the text of one in so many rows or more.
+const MIN_PER_CHOSEN: usize = 4;
+
 /// Offsets into bytes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct VarBinArray {
     dtype: DType,
     len: usize,
@@ -98,6 +103,20 @@ impl VarBinArray {
             validity,
             limits: *node.limits(),
         })
+    }
+}
+
+impl VarBinArray {
+    fn choose(&self, chosen: Chosen<'_>) -> Result<EncodedRef> {
+        let places = Places::of(&self.offsets, chosen, self.bytes.len())?;
+        let (bytes, ends) = places.gather(self.bytes.as_slice(), 0, &self.limits)?;
+        Ok(Arc::new(Self {
+            len: chosen.len(),
+            offsets: coded_text::integers_child(ends, &self.limits),
+            bytes: bytes.into(),
+            validity: self.validity.as_ref().map(|child| chosen.of(child)).transpose()?,
+            ..self.clone()
+        }))
     }
 }
 
@@ -152,6 +171,20 @@ impl EncodedArray for VarBinArray {
             limits: self.limits,
         }))
     }
+
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
+        match mask.true_count().saturating_mul(MIN_PER_CHOSEN) > self.len {
+            true => self.decode_natural()?.filter(mask),
+            false => self.choose(Chosen::Mask(mask)),
+        }
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
+        match indices.len().saturating_mul(MIN_PER_CHOSEN) > self.len {
+            true => self.decode_natural()?.take(indices),
+            false => self.choose(Chosen::Indices(indices)),
+        }
+    }
 }
 
 /// A node of bytes that are split into values by `offsets`, of which there is one more than rows.
@@ -167,7 +200,7 @@ pub(crate) fn encode(
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{BinaryViewArray, StringViewArray, UInt64Array};
+    use arrow::array::{BinaryViewArray, StringViewArray};
 
     use super::*;
     use crate::array::build::Tree;

@@ -175,6 +175,52 @@ fn few_rows_many_times_decode_the_dictionary_once() {
     }
 }
 
+/// Values that are decompressed by the thousand.
+#[derive(Debug)]
+struct InFrames(EncodedRef);
+
+impl EncodedArray for InFrames {
+    fn encoding(&self) -> &str {
+        "frames"
+    }
+
+    fn dtype(&self) -> &DType {
+        self.0.dtype()
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn limits(&self) -> Limits {
+        self.0.limits()
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
+        self.0.decode(to)
+    }
+}
+
+#[test]
+fn few_rows_decode_all_of_a_dictionary_that_is_decompressed_by_the_thousand() {
+    let texts: ArrayRef =
+        Arc::new(StringViewArray::from_iter_values((0..10_000).map(|at| format!("value {at:20}"))));
+    let dtype = DType::Utf8(false);
+    let frames: EncodedRef = Arc::new(InFrames(plain(dtype, texts)));
+    let values = Arc::new(SharedValues::new(frames));
+    let keys: ArrayRef = Arc::new(UInt32Array::from(vec![9_999, 0, 5, 5]));
+    let keys = plain(DType::Primitive(PType::U32, false), keys);
+    let array = DictArray::try_new(keys, Arc::clone(&values), Limits::default()).unwrap();
+    for time in 0..4 {
+        assert_eq!(
+            values.remembered(&DataType::Utf8View).is_some(),
+            time > 2,
+            "after {time} times four rows"
+        );
+        array.decode(&DataType::Utf8View).unwrap();
+    }
+}
+
 #[test]
 fn few_rows_many_times_do_not_decode_a_dictionary_of_many_bytes() {
     let numbers: Vec<i64> = (0..600_000).collect();

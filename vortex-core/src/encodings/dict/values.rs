@@ -24,6 +24,8 @@ const MAX_OUTCOMES: usize = 256;
 
 /// Number of values of a dictionary that are decoded in the time that taking a single one needs.
 const VALUES_PER_ROW: usize = 8;
+/// The same of values that are decompressed by the thousand.
+const VALUES_PER_FRAME: usize = 1024;
 
 /// Encoded bytes of dictionaries that are decoded for splits each of which needs few rows: all values of larger ones
 /// might take much more memory than these splits do.
@@ -88,7 +90,8 @@ impl SharedValues {
     /// rows, also in other splits, that decoding all for the first of them would have been faster. If all are too
     /// large, or exceed the limits, that is tried again only after as many rows.
     pub(super) fn are_few(&self, rows: usize, to: &DataType) -> bool {
-        let exceed = |rows: usize| rows.saturating_mul(VALUES_PER_ROW) > self.array.len();
+        let per_row = if self.array.decodes_in_parts() { VALUES_PER_ROW } else { VALUES_PER_FRAME };
+        let exceed = |rows: usize| rows.saturating_mul(per_row) > self.array.len();
         if exceed(rows) || self.remembered(to).is_some() {
             return false;
         }

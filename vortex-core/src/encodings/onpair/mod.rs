@@ -338,11 +338,15 @@ impl EncodedArray for OnPairArray {
             return Ok(outcome);
         }
         if coded_text::answers(predicate) {
+            let among = coded_text::as_long(&self.lengths, predicate)?;
+            let nulls = self.validity()?.to_nulls(self.len);
+            if let Some(outcome) = coded_text::matches_none(among.as_ref(), nulls.as_ref(), predicate) {
+                return Ok(outcome);
+            }
             let (codes, start) = self.window()?;
             let (ends, tokens) = (self.ends(start)?, self.dictionary.tokens()?);
-            let nulls = self.validity()?.to_nulls(self.len);
             let outcome = with_keys!(&codes, |codes| {
-                coded_text::matches(&Rows { tokens, codes, offsets: &ends }, nulls, predicate)
+                coded_text::matches(&Rows { tokens, codes, offsets: &ends }, among.as_ref(), nulls, predicate)
             });
             if let Some(outcome) = outcome {
                 return Ok(outcome);
