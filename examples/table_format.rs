@@ -1,16 +1,19 @@
-//! What a table format needs: plan scans of chosen files, without rows that were deleted since.
+//! What a table format needs: plan scans of files chosen by their statistics, without rows that were deleted since.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::Statistics;
+use datafusion::common::pruning::PrunableStatistics;
+use datafusion::common::{DFSchema, Statistics};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::FileGroup;
 use datafusion::error::Result;
 use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion::logical_expr::{Expr, TableType};
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use object_store::local::LocalFileSystem;
@@ -37,6 +40,19 @@ struct File {
     deleted: RowSelection,
 }
 
+impl Snapshot {
+    /// The files that may have rows for which the filters are true.
+    fn chosen(&self, session: &dyn Session, filters: &[Expr]) -> Result<Vec<&File>> {
+        let Some(filter) = conjunction(filters.to_vec()) else { return Ok(self.files.iter().collect()) };
+        let filter = session.create_physical_expr(filter, &DFSchema::try_from(Arc::clone(&self.schema))?)?;
+        let builder = PruningPredicateBuilder::new().with_file_schema(Arc::clone(&self.schema));
+        let predicate = builder.try_build(filter)?;
+        let statistics = self.files.iter().map(|file| Arc::clone(&file.statistics)).collect();
+        let may = predicate.prune(&PrunableStatistics::new(statistics, Arc::clone(&self.schema)))?;
+        Ok(self.files.iter().zip(may).filter(|(_, may)| *may).map(|(file, _)| file).collect())
+    }
+}
+
 #[async_trait]
 impl TableProvider for Snapshot {
     fn schema(&self) -> SchemaRef {
@@ -47,11 +63,16 @@ impl TableProvider for Snapshot {
         TableType::Base
     }
 
+    /// Without this, `scan` gets no filters.
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+
     async fn scan(
         &self,
         session: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
+        filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         // Footers are kept for later scans only of files whose time or e-tag tells their versions apart.
@@ -61,10 +82,10 @@ impl TableProvider for Snapshot {
                 .with_extension(deleted.clone())
         };
         // Each group becomes a partition, which takes memory and a task: as many as the session has cores for.
-        let groups = FileGroup::new(self.files.iter().map(file).collect())
-            .split_files(session.config().target_partitions());
+        let files = self.chosen(session, filters)?.into_iter().map(file).collect();
+        let groups = FileGroup::new(files).split_files(session.config().target_partitions());
         let store = ObjectStoreUrl::local_filesystem();
-        // The plan pushes filters down to the scan by itself; a catalogue may leave out files by them here.
+        // The plan pushes the filters down to the scan by itself.
         VortexFormat::new().plan_scan(session, store, &self.schema, groups, projection.cloned(), limit)
     }
 }
@@ -83,5 +104,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     ctx.register_table("lineitem", Arc::new(Snapshot { schema, files: vec![file] }))?;
     // A hundred rows fewer than the file has.
     ctx.sql("SELECT count(*), min(file_row_index()) FROM lineitem").await?.show().await?;
+    // No file may have such rows, so that none is part of the plan.
+    ctx.sql("EXPLAIN SELECT * FROM lineitem WHERE l_quantity > 50").await?.show().await?;
     Ok(())
 }

@@ -21,7 +21,7 @@ use datafusion_physical_plan::ExecutionPlan;
 use datafusion_session::{Session, TableProvider};
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::memory::InMemory;
-use vortex_core::file::VortexFile;
+use vortex_core::file::{OpenOptions, VortexFile};
 use vortex_core::io::ReadAt;
 
 use crate::convert::{datafusion_error, schema};
@@ -86,9 +86,21 @@ impl VortexTable {
     /// # Errors
     /// If a source is not a Vortex file, or two disagree on the type of a column.
     pub async fn open(sources: impl IntoIterator<Item = Arc<dyn ReadAt>>) -> Result<Self> {
+        Self::open_with(sources, &OpenOptions::new()).await
+    }
+
+    /// As [`open`](Self::open), with options such as limits and the verification of checksums: those of the session
+    /// concern files that it opens.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn open_with(
+        sources: impl IntoIterator<Item = Arc<dyn ReadAt>>,
+        options: &OpenOptions,
+    ) -> Result<Self> {
         let files = sources
             .into_iter()
-            .map(|source| async move { VortexFile::open(source).await.map_err(datafusion_error) });
+            .map(|source| async move { options.open(source).await.map_err(datafusion_error) });
         let files: Vec<_> = futures::stream::iter(files).buffered(OPENED_AT_ONCE).try_collect().await?;
         Self::try_new(files)
     }

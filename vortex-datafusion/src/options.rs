@@ -151,7 +151,7 @@ options! {
         pub hedge: u32 = 0,
         /// Check what is read against the checksums of files that have them.
         ///
-        /// Opening such a file takes one more read. Off by default.
+        /// Off by default.
         pub verify_checksums: bool = false,
         /// Declare the order that statistics prove, besides recorded orders.
         ///

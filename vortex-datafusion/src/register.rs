@@ -28,18 +28,24 @@ use crate::tables::VortexTableFactory;
 /// DataFusion cannot add optimizer rules to a session. If it does not have them yet, it is built anew in place, and
 /// **statements that were prepared before are lost**. Its id, its tables, functions, settings and other rules stay.
 ///
-/// What a file may demand of its reader is limited. A service that queries files of unknown origin can lower these
-/// [`Limits`](vortex_core::Limits) for all files that its sessions open, as an extension of their configuration, which no
-/// SQL changes:
+/// Two settings of a service are extensions of the configuration of its sessions, which no SQL changes:
+///
+/// - [`Limits`](vortex_core::Limits) on what a file may demand of its reader, to be lowered for files of unknown origin;
+/// - the [`Scheduler`](vortex_core::io::Scheduler) that issues all reads of scans: how many bytes may be in flight or wait
+///   to be decoded, and how long a read may deliver nothing. By default, sessions share that of the process.
 ///
 /// ```
 /// # use std::sync::Arc;
+/// # use std::time::Duration;
 /// use datafusion::prelude::{SessionConfig, SessionContext};
 /// use vortex_core::Limits;
+/// use vortex_core::io::Scheduler;
 ///
 /// # fn main() -> datafusion::common::Result<()> {
 /// let limits = Limits::new().with_max_columns(1000).with_max_decoded_bytes(64 << 20);
-/// let context = SessionContext::new_with_config(SessionConfig::new().with_extension(Arc::new(limits)));
+/// let scheduler = Scheduler::with_stall(64 << 20, Duration::from_secs(10));
+/// let config = SessionConfig::new().with_extension(Arc::new(limits)).with_extension(scheduler);
+/// let context = SessionContext::new_with_config(config);
 /// vortex_datafusion::register(&context)
 /// # }
 /// ```
@@ -150,6 +156,7 @@ impl VortexSessionExt for SessionStateBuilder {
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::DataType;
+    use datafusion::execution::context::SQLOptions;
     use datafusion_common::ScalarValue;
     use datafusion_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
 
@@ -207,8 +214,10 @@ mod tests {
         }
     }
 
-    #[test]
-    fn only_sessions_that_accept_places_have_functions_that_open_them() {
+    #[tokio::test]
+    async fn only_sessions_that_accept_places_open_them() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/lineitem.vortex");
+        let select = format!("SELECT count(*) FROM '{path}'");
         let opens = |context: &SessionContext| {
             let is_ours = |name: &String| name.starts_with("vortex_");
             context.state().table_functions().keys().filter(|name| is_ours(name)).count()
@@ -218,8 +227,17 @@ mod tests {
         register(&registered).unwrap();
         for context in [registered, SessionContext::new_with_state(built)] {
             assert_eq!(opens(&context), 0);
+            assert!(context.sql(&select).await.is_err());
+            let strict = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false);
+            for sql in [
+                format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{path}'"),
+                "COPY (SELECT 1 AS a) TO '/nowhere/a.vortex'".to_owned(),
+            ] {
+                assert!(context.sql_with_options(&sql, strict).await.is_err(), "{sql}");
+            }
             crate::enable_url_tables(&context);
             assert_eq!(opens(&context), 4);
+            assert!(context.sql(&select).await.is_ok());
         }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) use ahead::{Ahead, SharedAhead};
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 use conjuncts::{Conjuncts, Evaluation};
-use datafusion_common::{DataFusionError, Result, ScalarValue};
+use datafusion_common::{DataFusionError, Result, ScalarValue, plan_err};
 use datafusion_datasource::PartitionedFile;
 use datafusion_datasource::file_stream::{FileOpenFuture, FileOpener};
 use datafusion_physical_expr::PhysicalExpr;
@@ -170,8 +170,25 @@ impl OpenerState {
     /// The open file. Tables over open files provide it.
     fn opened(&self, file: &PartitionedFile) -> OpenFile {
         match file.extension::<VortexFile>() {
-            Some(open) => futures::future::ready(Ok(open.clone())).boxed().shared(),
+            Some(open) => {
+                let open = self.checked(open).map(|()| open.clone()).map_err(Arc::new);
+                futures::future::ready(open).boxed().shared()
+            }
             None => self.source.files.entry(&file.object_meta, || self.load(file)),
+        }
+    }
+
+    /// Whether an open file is verified as the options ask: it is too late to do so.
+    fn checked(&self, open: &VortexFile) -> Result<()> {
+        let footer = open.footer();
+        let ignores = footer.has_checksums() && !footer.verifies_checksums();
+        match self.source.options.verify_checksums && ignores {
+            true => plan_err!(
+                "{} was opened without verifying its checksums, which `verify_checksums` asks for: open it with \
+                 `OpenOptions::with_checksums(true)`",
+                open.source().name()
+            ),
+            false => Ok(()),
         }
     }
 
@@ -355,6 +372,9 @@ impl<'a> Adapted<'a> {
         }
         if let Some((path, options)) = self.best_first() {
             scan = scan.with_best_first(path, options).with_best_rows(Arc::clone(&wanted.best_rows));
+        }
+        if let Some(scheduler) = &wanted.source.reading.scheduler {
+            scan = scan.with_scheduler(Arc::clone(scheduler));
         }
         if let Some(memory) = &wanted.memory {
             scan = scan.with_memory_pool(Arc::clone(memory) as _);

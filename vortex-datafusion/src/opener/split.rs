@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use vortex_core::scan::RowRanges;
 
-/// The least number of rows of a block: as many as chunks of a mebibyte have whose values take one byte.
+/// The least number of rows of a block: several chunks, of which those written here have at most 131,072 rows.
 const BLOCK_ROWS: u64 = 1 << 20;
 
 /// The most blocks of a file.

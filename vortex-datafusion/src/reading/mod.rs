@@ -23,7 +23,7 @@ use vortex_core::file::Footer;
 use vortex_core::file::{OpenOptions, VortexFile};
 #[cfg(feature = "session")]
 use vortex_core::io::StorageProfile;
-use vortex_core::io::{BlockCache, ObjectFile, ReadAt, StoreId};
+use vortex_core::io::{BlockCache, ObjectFile, ReadAt, Scheduler, StoreId};
 
 use self::footers::FooterCache;
 use crate::convert::datafusion_error;
@@ -37,6 +37,8 @@ pub(crate) struct Reading {
     segments: Option<Arc<BlockCache>>,
     /// What a file may demand: an extension of the session's configuration, see `register`.
     limits: Limits,
+    /// Who issues the reads of scans, if not the scheduler of the process: another extension.
+    pub(crate) scheduler: Option<Arc<Scheduler>>,
     options: VortexOptions,
 }
 
@@ -48,6 +50,7 @@ impl Reading {
             footers: Some(FooterCache::new(runtime, limits)),
             segments: segment_cache(config),
             limits,
+            scheduler: config.get_extension::<Scheduler>(),
             options: VortexOptions::default(),
         }
     }

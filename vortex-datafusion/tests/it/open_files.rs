@@ -20,10 +20,12 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use parking_lot::Mutex;
 use url::Url;
+use vortex_core::Limits;
+use vortex_core::file::OpenOptions;
 use vortex_core::io::{MemoryFile, ReadAt};
 use vortex_datafusion::{StringType, VortexFormat, VortexOptions, VortexSource, VortexTable};
 
-use crate::files::{copy, file, folder_of, plan, run, session, session_with, show, written};
+use crate::files::{copy, error, file, folder_of, plan, run, session, session_with, show, written};
 
 /// A table of files in memory; nothing of them is on disk.
 async fn in_memory(paths: &[&Path]) -> VortexTable {
@@ -187,6 +189,41 @@ async fn columns_written_from_plain_strings_are_views_unless_asked_for() {
         assert_eq!(rows.schema().field(0).data_type(), &expected);
         assert_eq!(array_value_to_string(rows.column(0), 0).unwrap(), "one");
     }
+}
+
+#[tokio::test]
+async fn files_keep_the_limits_with_which_they_were_opened() {
+    let source: Arc<dyn ReadAt> = Arc::new(MemoryFile::new(fs::read(file("tpch_orders")).unwrap()));
+    let strict = OpenOptions::new().with_limits(Limits::new().with_max_decoded_bytes(1000));
+    let context = session();
+    register_table(&context, VortexTable::open_with([source], &strict).await.unwrap());
+    let message = error(&context, "SELECT * FROM t").await;
+    assert!(message.contains("1000"), "{message}");
+}
+
+#[tokio::test]
+async fn checksums_that_were_not_asked_for_in_time_are_not_silently_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sums.vortex");
+    let context = session();
+    let rows = "SELECT value * 7919 % 10007 AS m FROM generate_series(1, 50000)";
+    run(&context, &format!("COPY ({rows}) TO '{}' OPTIONS (checksums true)", path.display())).await;
+    let mut bytes = fs::read(&path).unwrap();
+    let sum = "SELECT sum(m * 2) FROM t";
+    run(&context, "SET vortex.verify_checksums = true").await;
+    register_table(&context, in_memory(&[&path]).await);
+    let unverified = error(&context, sum).await;
+    assert!(unverified.contains("with_checksums"), "{unverified}");
+
+    let middle = bytes.len() / 3;
+    bytes[middle] ^= 1;
+    let source: Arc<dyn ReadAt> = Arc::new(MemoryFile::new(bytes));
+    let verifies = OpenOptions::new().with_checksums(true);
+    let table = VortexTable::open_with([source], &verifies).await.unwrap();
+    context.deregister_table("t").unwrap();
+    register_table(&context, table);
+    let damaged = error(&context, sum).await;
+    assert!(damaged.contains("has checksum"), "{damaged}");
 }
 
 #[tokio::test]
