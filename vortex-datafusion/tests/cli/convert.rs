@@ -356,6 +356,20 @@ fn folders_named_after_values_become_columns() {
     assert_eq!(rows(&path(&folder, "again/")), rows(&days));
 }
 
+#[cfg(unix)]
+#[test]
+fn an_output_that_is_the_input_by_another_name_is_refused() {
+    let folder = TempDir::new().unwrap();
+    fs::create_dir(folder.path().join("real")).unwrap();
+    fs::copy(golden("0.91.0/tpch_orders.vortex"), folder.path().join("real/a.vortex")).unwrap();
+    std::os::unix::fs::symlink(folder.path().join("real"), folder.path().join("link")).unwrap();
+    let (real, link) = (path(&folder, "real/a.vortex"), path(&folder, "link/a.vortex"));
+    for (from, to) in [(&link, &link), (&link, &real), (&real, &link)] {
+        let line = complaint(&run(&["convert", "--limit", "1", from, to]), 2);
+        assert!(line.contains("input and the output"), "{line}");
+    }
+}
+
 #[test]
 fn wrong_usage_has_a_status_of_its_own() {
     let source = golden("0.91.0/tpch_orders.vortex");

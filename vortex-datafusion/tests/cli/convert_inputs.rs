@@ -264,6 +264,9 @@ fn columns_in_another_order_are_not_mixed_up() {
         let line = complaint(&run(&["convert", &path(&folder, from), "-", "--to", "json"]), 1);
         assert!(line.contains(file) && line.contains("b Int64, a Int64"), "{line}");
     }
+    let select = format!("SELECT a, b FROM '{}'", path(&folder, "csv/"));
+    let line = complaint(&run(&["sql", &select]), 1);
+    assert!(line.contains("2.csv: column 1 is `b`, that of") && line.contains("1.csv is `a`"), "{line}");
     // One by one, each keeps its own.
     ok(&["convert", &path(&folder, "csv/"), &path(&folder, "out/")]);
     let rows = format!("SELECT a, b FROM '{}'", path(&folder, "out/p=2/2.vortex"));
@@ -319,6 +322,12 @@ fn what_is_wrong_with_an_input_is_told() {
         let line = complaint(&run(&[&["convert"], from, &[&zipped, &out]].concat()), 2);
         assert!(line.contains("is compressed") && line.contains("COPY (SELECT * FROM"), "{line}");
     }
+    // Nor are they silently left out of a folder.
+    fs::create_dir(folder.path().join("logs")).unwrap();
+    fs::write(folder.path().join("logs/1.csv.gz"), "zipped").unwrap();
+    fs::write(folder.path().join("logs/2.csv"), "a\n1\n").unwrap();
+    let line = complaint(&run(&["convert", &path(&folder, "logs/"), &out]), 2);
+    assert!(line.contains("1.csv.gz: is compressed"), "{line}");
     let twice = path(&folder, "twice.csv");
     for lines in ["a,a\n1,2\n", "a,b,a\n1,2,3\n"] {
         fs::write(&twice, lines).unwrap();
@@ -433,4 +442,17 @@ fn an_order_that_rows_do_not_have_is_not_recorded() {
     let explain =
         |file: &str| ok(&["sql", "-c", &format!("EXPLAIN FORMAT INDENT SELECT a FROM '{file}' ORDER BY a")]);
     assert!(explain(&kept).contains("SortExec") && !explain(&sorted).contains("SortExec"));
+}
+
+#[test]
+fn partitions_of_files_with_another_extension_of_their_format_are_read_without_what_is_beside_them() {
+    let folder = TempDir::new().unwrap();
+    for day in ["1", "2"] {
+        fs::create_dir_all(folder.path().join(format!("ev/day={day}"))).unwrap();
+        fs::write(folder.path().join(format!("ev/day={day}/a.jsonl")), format!("{{\"n\":{day}}}\n")).unwrap();
+    }
+    fs::write(folder.path().join("ev/README.md"), "about").unwrap();
+    fs::write(folder.path().join("ev/day=1/README.md"), "about").unwrap();
+    let out = ok(&["convert", "--to", "csv", &path(&folder, "ev/"), "-"]);
+    assert_eq!(out, "n,day\n1,1\n2,2\n");
 }

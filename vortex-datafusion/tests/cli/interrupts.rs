@@ -45,6 +45,26 @@ impl Drop for Running {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_that_was_ignored_from_the_start_is_ignored() {
+    let folder = TempDir::new().unwrap();
+    let script = "trap '' HUP; exec \"$0\" convert --from csv --to json - -";
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", script, env!("CARGO_BIN_EXE_vortex")])
+        .stdin(Stdio::piped())
+        .env("HOME", folder.path());
+    let mut process = Running::start(&mut command);
+    let mut input = process.0.stdin.take().unwrap();
+    input.write_all(b"a\n1\n").unwrap();
+    sleep(Duration::from_millis(500));
+    process.signal("HUP");
+    sleep(Duration::from_millis(100));
+    drop(input);
+    assert_eq!(process.end(), (Some(0), String::new()));
+}
+
 #[test]
 fn a_copy_that_is_interrupted_leaves_no_file() {
     for (signal, status) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {

@@ -29,6 +29,20 @@ fn files_in_folders_are_found() {
 
 #[cfg(unix)]
 #[test]
+fn linked_folders_are_followed_unless_they_lead_back() {
+    use std::os::unix::fs::symlink;
+
+    let (folder, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    fs::copy(golden("0.91.0/rows_1.vortex"), other.path().join("one.vortex")).unwrap();
+    fs::create_dir(folder.path().join("data")).unwrap();
+    symlink(other.path(), folder.path().join("data/linked")).unwrap();
+    symlink(folder.path(), folder.path().join("data/back")).unwrap();
+    let out = ok(&["verify", folder.path().to_str().unwrap()]);
+    assert!(out.contains("data/linked/one.vortex: fine") && out.lines().count() == 1, "{out}");
+}
+
+#[cfg(unix)]
+#[test]
 fn a_folder_that_cannot_be_read_is_named_and_does_not_hide_others() {
     use std::os::unix::fs::PermissionsExt as _;
 

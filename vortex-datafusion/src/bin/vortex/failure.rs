@@ -61,6 +61,10 @@ impl Failures {
         self.failed += u64::from(has_problems);
     }
 
+    pub(crate) fn has_any(&self) -> bool {
+        self.failed > 0
+    }
+
     /// Reports the failure of a file at once, unless it is the only file: then its failure is the outcome.
     ///
     /// # Errors
@@ -123,9 +127,12 @@ fn in_full(error: &(dyn Error + 'static), mut message: String) -> String {
     }
 }
 
-/// Whether a write to a closed pipe is the cause.
+/// Whether a write to a closed pipe is the cause. A connection to an object store that breaks is something else.
 fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
     let is_closed = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+    if successors(Some(error), |&cause| cause.source()).any(|cause| cause.is::<object_store::Error>()) {
+        return false;
+    }
     successors(Some(error), |&cause| cause.source()).any(|cause| match cause.downcast_ref::<ArrowError>() {
         Some(ArrowError::IoError(_, error)) => is_closed(error),
         // Only the text of the cause is kept.

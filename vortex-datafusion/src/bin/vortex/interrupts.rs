@@ -131,7 +131,10 @@ struct Signals(Vec<(Signal, u8)>);
 impl Signals {
     fn receive() -> io::Result<Self> {
         let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        let signals = kinds.into_iter().zip([CTRL_C, 143, 129]);
+        // A program that `nohup` or a script starts is not to end with these.
+        let ignored = ignored();
+        let is_heard = |(kind, _): &(SignalKind, u8)| ignored >> (kind.as_raw_value() - 1) & 1 == 0;
+        let signals = kinds.into_iter().zip([CTRL_C, 143, 129]).filter(is_heard);
         Ok(Self(signals.map(|(kind, status)| Ok((signal(kind)?, status))).collect::<io::Result<_>>()?))
     }
 
@@ -144,6 +147,14 @@ impl Signals {
         })
         .await
     }
+}
+
+/// The signals that the process was started to ignore, one bit each, as far as the system tells.
+#[cfg(unix)]
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 #[cfg(not(unix))]

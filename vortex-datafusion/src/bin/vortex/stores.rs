@@ -20,11 +20,12 @@ use datafusion_cli::object_storage::{
 use futures::TryStreamExt as _;
 use glob::{MatchOptions, Pattern, glob_with};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::http::HttpBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as StorePath;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, parse_url_opts};
+use object_store::{ClientConfigKey, ObjectMeta, ObjectStore, ObjectStoreExt as _, parse_url_opts};
 use parking_lot::Mutex;
-use url::Url;
+use url::{Position, Url};
 use vortex_core::io::{LocalFile, ObjectFile, ReadAt};
 use vortex_datafusion::{is_hidden, listing_url};
 
@@ -210,21 +211,36 @@ fn some_of(place: &str, mut found: Vec<PathBuf>, files: &mut Vec<PathBuf>) -> Ou
     Ok(())
 }
 
-/// Finds the files in a folder and its subfolders that are not hidden; links to folders are not followed, since they may form
-/// cycles.
+/// Finds the files in a folder and its subfolders that are not hidden. Links to folders are followed, unless they lead back.
 fn walk(folder: &Path, files: &mut Vec<PathBuf>, failures: &mut Vec<Failure>) {
+    walk_within(&mut Vec::new(), folder, files, failures);
+}
+
+/// The same, in a folder within these.
+fn walk_within(
+    around: &mut Vec<PathBuf>,
+    folder: &Path,
+    files: &mut Vec<PathBuf>,
+    failures: &mut Vec<Failure>,
+) {
     let mut read = || {
+        let place = folder.canonicalize()?;
+        if around.contains(&place) {
+            return Ok(());
+        }
+        around.push(place);
         for entry in std::fs::read_dir(folder)? {
             let entry = entry?;
             if is_hidden(&entry.file_name().to_string_lossy()) {
                 continue;
             }
-            if entry.file_type()?.is_dir() {
-                walk(&entry.path(), files, failures);
+            if entry.path().is_dir() {
+                walk_within(around, &entry.path(), files, failures);
             } else {
                 files.push(entry.path());
             }
         }
+        around.pop();
         Ok::<_, std::io::Error>(())
     };
     if let Err(error) = read() {
@@ -310,9 +326,23 @@ fn build(url: &Url, options: &[(String, String)]) -> Result<Arc<dyn ObjectStore>
         // Options that say otherwise are later.
         all.insert(0, ("allow_http".into(), "true".into()));
     }
+    if matches!(url.scheme(), "http" | "https") {
+        // A plain server, also if its name is that of a store: what is behind it need not be a bucket.
+        return http_store(url, &all);
+    }
     let (store, _) = parse_url_opts(url, all)
         .map_err(|error| exec_datafusion_err!("no object store for `{url}`: {error}"))?;
     Ok(Arc::from(store))
+}
+
+fn http_store(url: &Url, options: &[(String, String)]) -> Result<Arc<dyn ObjectStore>> {
+    let mut builder = HttpBuilder::new().with_url(&url[..Position::BeforePath]);
+    for (key, value) in options {
+        if let Ok(key) = key.parse::<ClientConfigKey>() {
+            builder = builder.with_config(key, value);
+        }
+    }
+    Ok(Arc::new(builder.build()?))
 }
 
 impl ObjectStoreRegistry for Stores {

@@ -38,8 +38,12 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     for place in &places {
         match verified(place, &stores).await {
             Ok((found, problems)) => {
-                print(&place.display().to_string(), &found, &problems, arguments.quiet)?;
                 failures.count(!problems.is_empty());
+                match print(&place.display().to_string(), &found, &problems, arguments.quiet) {
+                    // Nobody reads on, but the status must tell what was found.
+                    Err(Failure::ClosedPipe) if failures.has_any() => return failures.outcome(),
+                    printed => printed?,
+                }
             }
             Err(failure) => failures.report(failure)?,
         }

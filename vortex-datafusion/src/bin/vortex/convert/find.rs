@@ -80,7 +80,8 @@ pub(super) async fn find(
             Some(parts) if !is_one => parts.collect::<PathBuf>(),
             _ => PathBuf::from(meta.location.filename().unwrap_or_default()),
         };
-        if let Some(extension) = compression(&relative).filter(|_| is_one || format.is_some()) {
+        let is_data = is_one || format.or_else(|| Format::of_path(&relative.with_extension(""))).is_some();
+        if let Some(extension) = compression(&relative).filter(|_| is_data) {
             let name = if is_one { place.to_owned() } else { relative.display().to_string() };
             return Err(Failure::Usage(format!(
                 "{name}: is compressed ({extension}); convert it with vortex sql \"COPY (SELECT * FROM '{name}') TO \
@@ -155,9 +156,6 @@ fn one_file(within: &ListingTableUrl, meta: &ObjectMeta) -> Outcome<ListingTable
 /// Whether a path is that of one of the files.
 pub(super) fn is_among(path: &Path, files: &[Found]) -> bool {
     let Ok(path) = path.canonicalize() else { return false };
-    path.to_str().and_then(|path| listing_url(path).ok()).is_some_and(|url| {
-        files
-            .iter()
-            .any(|file| file.url.object_store() == url.object_store() && file.url.prefix() == url.prefix())
-    })
+    let canonical = |file: &Found| local_path(file.url.get_url())?.canonicalize().ok();
+    files.iter().any(|file| canonical(file).as_ref() == Some(&path))
 }

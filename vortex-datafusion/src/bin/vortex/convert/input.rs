@@ -244,11 +244,12 @@ impl Reader {
                 self.check_names(file).await.map_err(|error| Failure::at(&file.name, error))?;
             }
         }
-        let is_local = are_local(files);
         let state = self.context.state();
-        let extension = format!(".{}", format.extension());
+        // All files of a format may have another one of its extensions.
+        let own = files.first().and_then(|file| file.relative.extension()?.to_str());
+        let extension = format!(".{}", own.unwrap_or(format.extension()));
         let has_extension = |file: &Found| file.meta.location.as_ref().ends_with(&extension);
-        let options = ListingOptions::new(reader_of(format, is_local));
+        let options = ListingOptions::new(reader_of(format));
         let schemas = self.schemas(files, format).await?;
         let mut folders: Vec<ListingTableUrl> = Vec::new();
         for folder in files.iter().filter_map(|file| file.partitioned.as_ref()) {
@@ -369,7 +370,7 @@ pub(super) fn are_local(files: &[Found]) -> bool {
     files.iter().all(|file| file.url.scheme() == "file")
 }
 
-pub(super) fn reader_of(format: Format, is_local: bool) -> Arc<dyn FileFormat> {
+pub(super) fn reader_of(format: Format) -> Arc<dyn FileFormat> {
     match format {
         Format::Vortex => {
             let mut options = VortexOptions::default();
@@ -386,10 +387,9 @@ pub(super) fn reader_of(format: Format, is_local: bool) -> Arc<dyn FileFormat> {
             let options = options.with_schema_infer_max_rec(LINES_FOR_TYPES);
             Arc::new(Corrected::of(CsvFormat::default().with_options(options)))
         }
-        // Keys that do not occur in these lines would be dropped silently. Remote files are not read twice for this.
+        // Keys that do not occur in the lines that are looked at would be dropped silently.
         Format::Json => {
-            let lines = if is_local { usize::MAX } else { LINES_FOR_TYPES };
-            let options = JsonOptions { schema_infer_max_rec: Some(lines), ..JsonOptions::default() };
+            let options = JsonOptions { schema_infer_max_rec: Some(usize::MAX), ..JsonOptions::default() };
             Arc::new(Corrected::of(JsonFormat::default().with_options(options)))
         }
     }

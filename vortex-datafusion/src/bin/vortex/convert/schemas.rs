@@ -12,7 +12,7 @@ use datafusion::execution::object_store::ObjectStoreRegistry as _;
 use object_store::ObjectStoreExt as _;
 
 use super::find::Found;
-use super::input::{Reader, are_local, reader_of};
+use super::input::{Reader, reader_of};
 use super::json_keys;
 use crate::failure::{Failure, Outcome};
 use crate::formats::Format;
@@ -80,11 +80,10 @@ impl Reader {
 
     /// The schemas of files of one format, with the names of the files.
     pub(super) async fn schemas(&self, files: &[Found], format: Format) -> Outcome<Vec<(String, SchemaRef)>> {
-        let is_local = are_local(files);
         let state = self.context.state();
         let mut schemas: Vec<(String, SchemaRef)> = Vec::with_capacity(files.len());
         for file in files {
-            let options = ListingOptions::new(reader_of(format, is_local)).with_file_extension("");
+            let options = ListingOptions::new(reader_of(format)).with_file_extension("");
             let schema = options.infer_schema(&state, &file.url).await;
             let schema = schema.map_err(|error| {
                 // DataFusion takes bytes that it cannot read as Arrow for a bug of its own.

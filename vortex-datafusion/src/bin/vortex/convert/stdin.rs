@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tempfile::{NamedTempFile, TempPath};
+use tempfile::NamedTempFile;
 
 use super::find::Found;
 use super::input::Reader;
@@ -19,8 +19,14 @@ pub(super) async fn copied(reader: &Reader, format: Option<Format>) -> Outcome<V
     if format.is_none() {
         return Err(Failure::Usage(format!("{NAME}: unknown format; set it with --from")));
     }
-    let copied = tokio::task::spawn_blocking(copy).await.map_err(Failure::error)?;
-    let path = Arc::new(copied.map_err(|error| Failure::at(NAME, error))?);
+    let full = |error: io::Error| {
+        Failure::at(format!("{NAME}, which is copied to {}", std::env::temp_dir().display()), error)
+    };
+    // If this is dropped, so is the file: a thread that still reads does not keep it.
+    let (mut file, path) = NamedTempFile::new().map_err(full)?.into_parts();
+    let path = Arc::new(path);
+    let copy = move || io::copy(&mut io::stdin().lock(), &mut file);
+    tokio::task::spawn_blocking(copy).await.map_err(Failure::error)?.map_err(full)?;
     let place =
         path.to_str().ok_or_else(|| Failure::error("the folder for temporary files is not Unicode"))?;
     let mut files = reader.find(place, format).await?;
@@ -30,10 +36,4 @@ pub(super) async fn copied(reader: &Reader, format: Option<Format>) -> Outcome<V
         file.temporary = Some(Arc::clone(&path));
     }
     Ok(files)
-}
-
-fn copy() -> io::Result<TempPath> {
-    let mut file = NamedTempFile::new()?;
-    io::copy(&mut io::stdin().lock(), file.as_file_mut())?;
-    Ok(file.into_temp_path())
 }

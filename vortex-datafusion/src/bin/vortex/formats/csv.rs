@@ -9,11 +9,18 @@ use std::sync::Arc;
 use arrow::csv::reader::Format;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::Session;
-use datafusion::common::Result;
+use datafusion::common::{Result, exec_err};
 use datafusion::config::CsvOptions;
 use datafusion::datasource::file_format::DEFAULT_SCHEMA_INFER_MAX_RECORD;
+use futures::stream;
+use futures::{StreamExt as _, TryFutureExt as _, TryStreamExt as _};
+use object_store::ObjectMeta;
+use object_store::path::Path;
 
 use super::text::Files;
+
+/// Headers that are read at the same time.
+const READ_AT_ONCE: usize = 32;
 
 /// The columns of files, with types that fit their first rows: Null if these have no value; text if no rows are to be
 /// read. Times are in microseconds, also if all first ones are whole seconds, since the parser would cut later ones off;
@@ -28,22 +35,23 @@ pub(super) async fn schema(
     let rows = options.schema_infer_max_rec.unwrap_or(DEFAULT_SCHEMA_INFER_MAX_RECORD);
     let mut left = rows;
     let mut schemas = Vec::new();
-    for object in files.objects {
-        let format = format.clone();
-        let (schema, read) = files
-            .read(object, move |file| {
-                let (schema, read) = format.infer_schema(file, Some(left))?;
-                check_names(&schema)?;
-                Ok((schema, read))
-            })
-            .await?;
-        schemas.push(schema);
+    let mut objects = files.objects.iter();
+    for object in objects.by_ref() {
+        let (schema, read) = inferred(&format, files, object, left).await?;
+        schemas.push((object, schema));
         left -= read;
         if left == 0 {
             break;
         }
     }
-    let schema = Schema::try_merge(schemas)?;
+    if has_header {
+        // Columns are read by position, also in files of which nothing else is looked at here.
+        let rest = objects
+            .map(|object| inferred(&format, files, object, 0).map_ok(move |(schema, _)| (object, schema)));
+        let rest: Vec<_> = stream::iter(rest).buffered(READ_AT_ONCE).try_collect().await?;
+        check_order(schemas.iter().chain(&rest).map(|(object, schema)| (&object.location, schema)))?;
+    }
+    let schema = Schema::try_merge(schemas.into_iter().map(|(_, schema)| schema))?;
     let schema = match rows {
         0 => with_types(&schema, |_| DataType::Utf8),
         _ => with_types(&schema, |inferred| match inferred {
@@ -54,6 +62,41 @@ pub(super) async fn schema(
         }),
     };
     Ok(Arc::new(schema))
+}
+
+/// The columns of a file, with types that fit so many of its first rows, and the number of rows read.
+async fn inferred(
+    format: &Format,
+    files: &Files<'_>,
+    object: &ObjectMeta,
+    rows: usize,
+) -> Result<(Schema, usize)> {
+    let format = format.clone();
+    let infer = move |file| {
+        let (schema, read) = format.infer_schema(file, Some(rows))?;
+        check_names(&schema)?;
+        Ok((schema, read))
+    };
+    files.read(object, infer).await
+}
+
+/// Refuses files whose columns are in another order than those of the first one: as they are read by position, values
+/// would be taken for those of other columns.
+fn check_order<'a>(mut files: impl Iterator<Item = (&'a Path, &'a Schema)>) -> Result<()> {
+    let Some((first_place, first)) = files.find(|(_, schema)| !schema.fields().is_empty()) else {
+        return Ok(());
+    };
+    for (place, schema) in files {
+        let pairs = first.fields().iter().zip(schema.fields()).enumerate();
+        let other = |(_, (one, other)): &(usize, (&Arc<Field>, &Arc<Field>))| one.name() != other.name();
+        if let Some((at, (one, other))) = pairs.into_iter().find(other) {
+            let (at, one, other) = (at + 1, one.name(), other.name());
+            return exec_err!(
+                "{place}: column {at} is `{other}`, that of {first_place} is `{one}`; query them one by one"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// The columns without a value in the rows that were read as text: later rows may have one, which would be dropped.
