@@ -118,7 +118,7 @@ def main():
             print(f"{RELEASE} {folder.name}/{path.name}: {problem}")
     what = f"{len(files)} files and {checked} filters for {folder.name}"
     print(f"release {RELEASE} reads {what}, {failed} files wrong", flush=True)
-    sys.exit(failed > 0)
+    sys.exit(failed > 0 or not files)
 
 
 main()

@@ -76,7 +76,7 @@ def main():
             for problem in problems:
                 print(f"written by {RELEASE}: {to.name}: {problem}")
     print(f"release {RELEASE} wrote {written} files and refused {refused}; {wrong} files read wrong", flush=True)
-    sys.exit(wrong > 0)
+    sys.exit(wrong > 0 or not written)
 
 
 main()
