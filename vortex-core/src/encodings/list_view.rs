@@ -55,20 +55,59 @@ impl Encoding for ListView {
     }
 
     fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
+        let Parts { element, elements_len, offset, size } = Parts::of(node)?;
+        let validity = node.validity_child(3)?;
+        Ok(Arc::new(ListViewArray {
+            dtype: node.dtype().clone(),
+            elements: node.child(0, element, elements_len)?,
+            offsets: node.child(1, &offset, node.len())?,
+            sizes: node.child(2, &size, node.len())?,
+            validity,
+            limits: *node.limits(),
+        }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
+        let Parts { element, elements_len, offset, size } = Parts::of(node)?;
+        // All are requested before an error of one of them is returned.
+        let validity = node.of_rows(rows).validity_child(3);
+        let offsets = node.child_rows(1, &offset, node.len(), rows);
+        let sizes = node.child_rows(2, &size, node.len(), rows);
+        let validity = validity?;
+        let nulls = validity::decode_child(validity.as_ref())?.to_nulls(rows.len());
+        let mut views = Views::read(&offsets?, &sizes?, nulls.as_ref(), elements_len)?;
+        let runs = views.runs();
+        let count = runs.iter().fold(0usize, |count, run| count.saturating_add(run.len()));
+        node.limits().decoded_bytes(count, size_of::<usize>())?;
+        views.compact(&runs);
+        let wanted: Vec<usize> = runs.into_iter().flatten().collect();
+        let elements = node.child_rows(0, element, elements_len, &wanted)?;
+        Ok(Arc::new(ListViewArray::new(node.dtype().clone(), elements, views, validity, *node.limits())))
+    }
+}
+
+/// What a node says of its children.
+struct Parts<'a> {
+    element: &'a DType,
+    elements_len: usize,
+    /// The types of offsets and sizes.
+    offset: DType,
+    size: DType,
+}
+
+impl<'a> Parts<'a> {
+    fn of(node: &Node<'a>) -> Result<Self> {
         let DType::List(element, _) = node.dtype() else {
             return Err(Error::corrupt(format!("holds lists, not {}", node.dtype())));
         };
         let metadata = node.message::<Metadata>()?;
         node.expect_buffers(0)?;
-        let validity = node.validity_child(3)?;
-        Ok(Arc::new(ListViewArray {
-            dtype: node.dtype().clone(),
-            elements: node.child(0, element, elements_len(metadata.elements_len)?)?,
-            offsets: node.child(1, &integer_type(metadata.offset_ptype)?, node.len())?,
-            sizes: node.child(2, &integer_type(metadata.size_ptype)?, node.len())?,
-            validity,
-            limits: *node.limits(),
-        }))
+        Ok(Self {
+            element,
+            elements_len: elements_len(metadata.elements_len)?,
+            offset: integer_type(metadata.offset_ptype)?,
+            size: integer_type(metadata.size_ptype)?,
+        })
     }
 }
 
@@ -87,6 +126,29 @@ impl FromIterator<(usize, usize)> for Views {
 }
 
 impl Views {
+    /// The views of rows over so many elements. Those of null rows are arbitrary, and made empty.
+    ///
+    /// # Errors
+    /// If a list reaches beyond the elements.
+    fn read(
+        offsets: &EncodedRef,
+        sizes: &EncodedRef,
+        nulls: Option<&NullBuffer>,
+        elements_len: usize,
+    ) -> Result<Self> {
+        let mut views = Self { offsets: decode_counts(offsets)?, sizes: decode_counts(sizes)? };
+        if let Some(nulls) = nulls {
+            let rows = views.offsets.iter_mut().zip(&mut views.sizes).zip(nulls.iter());
+            rows.filter(|(_, valid)| !valid).for_each(|((offset, size), _)| (*offset, *size) = (0, 0));
+        }
+        let outside =
+            |(offset, size): (&usize, &usize)| offset.checked_add(*size).is_none_or(|end| end > elements_len);
+        if views.offsets.iter().zip(&views.sizes).any(outside) {
+            return Err(Error::corrupt(format!("a list reaches beyond {elements_len} elements")));
+        }
+        Ok(views)
+    }
+
     /// Creates views from the start and the end of each list.
     pub(super) fn between(starts: &EncodedRef, ends: &EncodedRef) -> Result<Self> {
         let (offsets, ends) = (decode_counts(starts)?, decode_counts(ends)?);
@@ -185,20 +247,8 @@ impl ListViewArray {
         Self { dtype, elements, offsets, sizes, validity, limits }
     }
 
-    /// The checked views. Those of null rows are arbitrary, and made empty.
     fn views(&self, nulls: Option<&NullBuffer>) -> Result<Views> {
-        let mut views = Views { offsets: decode_counts(&self.offsets)?, sizes: decode_counts(&self.sizes)? };
-        if let Some(nulls) = nulls {
-            let rows = views.offsets.iter_mut().zip(&mut views.sizes).zip(nulls.iter());
-            rows.filter(|(_, valid)| !valid).for_each(|((offset, size), _)| (*offset, *size) = (0, 0));
-        }
-        let count = self.elements.len();
-        let outside =
-            |(offset, size): (&usize, &usize)| offset.checked_add(*size).is_none_or(|end| end > count);
-        if views.offsets.iter().zip(&views.sizes).any(outside) {
-            return Err(Error::corrupt(format!("a list reaches beyond {count} elements")));
-        }
-        Ok(views)
+        Views::read(&self.offsets, &self.sizes, nulls, self.elements.len())
     }
 
     /// Decodes the elements in use and rebases the views to their new positions; keeps small gaps between

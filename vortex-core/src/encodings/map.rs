@@ -28,18 +28,32 @@ impl Encoding for Map {
     }
 
     fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
-        let DType::Map(map, nullable) = node.dtype() else {
-            return Err(Error::corrupt(format!("holds maps, not {}", node.dtype())));
-        };
-        node.no_metadata()?;
-        node.expect_buffers(0)?;
-        node.expect_children(1)?;
-        let entries = node.child(0, &DType::List(Arc::new(map.entry()), *nullable), node.len())?;
-        if entries.encoding() != list_view::ID {
-            return Err(Error::corrupt(format!("map entries in {}", entries.encoding())));
-        }
-        Ok(Arc::new(MapArray { dtype: node.dtype().clone(), entries }))
+        let entries = node.child(0, &lists_of_entries(node)?, node.len())?;
+        of_entries(node, entries)
     }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
+        let entries = node.child_rows(0, &lists_of_entries(node)?, node.len(), rows)?;
+        of_entries(node, entries)
+    }
+}
+
+/// The type of the only child.
+fn lists_of_entries(node: &Node<'_>) -> Result<DType> {
+    let DType::Map(map, nullable) = node.dtype() else {
+        return Err(Error::corrupt(format!("holds maps, not {}", node.dtype())));
+    };
+    node.no_metadata()?;
+    node.expect_buffers(0)?;
+    node.expect_children(1)?;
+    Ok(DType::List(Arc::new(map.entry()), *nullable))
+}
+
+fn of_entries(node: &Node<'_>, entries: EncodedRef) -> Result<EncodedRef> {
+    if entries.encoding() != list_view::ID {
+        return Err(Error::corrupt(format!("map entries in {}", entries.encoding())));
+    }
+    Ok(Arc::new(MapArray { dtype: node.dtype().clone(), entries }))
 }
 
 #[derive(Debug)]

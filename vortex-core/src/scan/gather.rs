@@ -318,7 +318,7 @@ fn read_column(plan: &Plan, at: usize, rows: &[u64], have: &PieceSet<'_>) -> Res
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use arrow::array::{BinaryArray, DurationSecondArray, Int64Array, StringArray};
+    use arrow::array::{BinaryArray, DurationSecondArray, Int64Array, Int64Builder, MapBuilder, StringArray};
     use arrow::compute::concat_batches;
     use bytes::Bytes;
 
@@ -404,6 +404,30 @@ mod tests {
             assert_eq!(concat_batches(&table.schema(), &batches).unwrap().column(0), &expected);
             let bytes = metrics.bytes_read.get();
             assert_eq!(bytes < 100_000, is_single, "{} rows: {bytes} bytes", taken.len());
+        }
+    }
+
+    #[tokio::test]
+    async fn few_maps_take_few_of_the_entries() {
+        let mut next = random(5);
+        let mut maps = MapBuilder::new(None, Int64Builder::new(), Int64Builder::new());
+        for row in 0..40_000 {
+            for _ in 0..row % 4 {
+                maps.keys().append_value(next() as i64);
+                maps.values().append_value(next() as i64);
+            }
+            maps.append(row % 7 != 0).unwrap();
+        }
+        let table = RecordBatch::try_from_iter([("m", Arc::new(maps.finish()) as ArrayRef)]).unwrap();
+        let file = stored(&table).await;
+        for rows in [vec![3, 20_002, 39_999], vec![7, 8], vec![14]] {
+            let scan = file.scan().with_row_indices(rows.clone()).with_row_access(RowAccess::Single);
+            let metrics = Arc::clone(scan.metrics());
+            let batches: Vec<_> = scan.into_stream().unwrap().try_collect().await.unwrap();
+            let expected = arrow::compute::take(table.column(0), &UInt64Array::from(rows), None).unwrap();
+            assert_eq!(concat_batches(&batches[0].schema(), &batches).unwrap().column(0), &expected);
+            let bytes = metrics.bytes_read.get();
+            assert!(bytes < 50_000, "{bytes} bytes");
         }
     }
 
