@@ -148,3 +148,12 @@ mod optimizer {
         false
     }
 }
+
+/// The programs in the documents are compiled as tests.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../docs/datafusion.md")]
+    struct Service;
+}

@@ -13,7 +13,7 @@ use datafusion::common::{Result, exec_err};
 use datafusion::config::CsvOptions;
 use datafusion::datasource::file_format::DEFAULT_SCHEMA_INFER_MAX_RECORD;
 use futures::stream;
-use futures::{StreamExt as _, TryFutureExt as _, TryStreamExt as _};
+use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::ObjectMeta;
 use object_store::path::Path;
 
@@ -46,10 +46,12 @@ pub(super) async fn schema(
     }
     if has_header {
         // Columns are read by position, also in files of which nothing else is looked at here.
-        let rest = objects
-            .map(|object| inferred(&format, files, object, 0).map_ok(move |(schema, _)| (object, schema)));
+        let rest: Vec<_> =
+            objects.as_slice().iter().map(|object| inferred(&format, files, object, 0)).collect();
         let rest: Vec<_> = stream::iter(rest).buffered(READ_AT_ONCE).try_collect().await?;
-        check_order(schemas.iter().chain(&rest).map(|(object, schema)| (&object.location, schema)))?;
+        let rest = objects.zip(rest.iter().map(|(schema, _)| schema));
+        let all = schemas.iter().map(|(object, schema)| (*object, schema)).chain(rest);
+        check_order(all.map(|(object, schema)| (&object.location, schema)))?;
     }
     let schema = Schema::try_merge(schemas.into_iter().map(|(_, schema)| schema))?;
     let schema = match rows {
@@ -72,12 +74,13 @@ async fn inferred(
     rows: usize,
 ) -> Result<(Schema, usize)> {
     let format = format.clone();
-    let infer = move |file| {
-        let (schema, read) = format.infer_schema(file, Some(rows))?;
-        check_names(&schema)?;
-        Ok((schema, read))
-    };
-    files.read(object, infer).await
+    files
+        .read(object, move |file| {
+            let (schema, read) = format.infer_schema(file, Some(rows))?;
+            check_names(&schema)?;
+            Ok((schema, read))
+        })
+        .await
 }
 
 /// Refuses files whose columns are in another order than those of the first one: as they are read by position, values
