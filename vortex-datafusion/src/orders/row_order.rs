@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering;
 
-use arrow::array::{Array as _, ArrayRef, RecordBatch, make_comparator};
+use arrow::array::{ArrayRef, RecordBatch, make_comparator};
 use arrow::datatypes::Schema;
 use datafusion_common::{Result, ScalarValue};
 use datafusion_physical_expr::LexOrdering;
@@ -122,7 +122,7 @@ fn row_of(column: &ArrayRef, row: usize) -> Result<ArrayRef> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{AsArray as _, Float64Array, Int32Array, StringArray, StringViewArray};
+    use arrow::array::{Array as _, AsArray as _, Float64Array, Int32Array, StringArray, StringViewArray};
     use arrow::compute::SortOptions;
 
     use super::*;

@@ -685,7 +685,7 @@ async fn a_sink_tells_what_it_has_written() {
     for file in &written {
         let path = std::path::Path::new("/").join(file.path.as_ref());
         assert_eq!(path.metadata().unwrap().len(), file.summary.file_size(), "{}", file.path);
-        assert_eq!(file.summary.min_reader(), Release::OLDEST);
+        assert_eq!(file.summary.min_reader(), Some(Release::OLDEST));
         let [ScalarValue::Int64(Some(k))] = file.partition_values[..] else { panic!("{file:?}") };
         assert!(file.path.as_ref().contains(&format!("/k={k}/")), "{}", file.path);
     }
