@@ -161,7 +161,7 @@ impl Error {
     }
 
     /// Turns an invalid argument that comes from a file into the error that the file is corrupt.
-    pub(crate) fn as_corrupt(self) -> Self {
+    pub(crate) fn into_corrupt(self) -> Self {
         match self {
             Error::InvalidArgument(message) => Error::Corrupt(message),
             other => other,

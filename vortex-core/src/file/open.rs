@@ -112,7 +112,7 @@ impl OpenOptions {
     pub async fn open_path(&self, path: impl AsRef<Path>) -> Result<VortexFile> {
         let path = path.as_ref().to_path_buf();
         let file = runtime()?.spawn_blocking(|| LocalFile::open(path)).await;
-        self.open(Arc::new(file.map_err(|error| Error::external(error))??)).await
+        self.open(Arc::new(file.map_err(Error::external)??)).await
     }
 
     /// As [`open`](Self::open), for an object in a store, of which nothing needs to be known: its end is read in the

@@ -196,11 +196,11 @@ impl ObjectFile {
             .get_opts(&self.meta.location, options)
             .await
             .map_err(|error| self.failed(range, error))?;
+        self.check_unchanged(&result.meta).map_err(|error| Error::read(self.name(), range.clone(), error))?;
         if result.range != *range {
             let message = format!("the store returned bytes {}..{}", result.range.start, result.range.end);
             return Err(Error::read(self.name(), range.clone(), message));
         }
-        self.check_unchanged(&result.meta).map_err(|error| Error::read(self.name(), range.clone(), error))?;
         if let GetResultPayload::File(file, _) = result.payload {
             // A concurrent reader may have set its descriptor first; either one will do.
             return Ok(Answer::Local(Arc::clone(self.descriptor.get_or_init(|| Arc::new(file)))));

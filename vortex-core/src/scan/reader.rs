@@ -51,7 +51,7 @@ impl BatchReader {
             };
             // Built on this thread: the caller may be within another runtime, where none may be dropped.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let outcome = runtime.map_err(|error| Error::external(error)).and_then(|runtime| {
+            let outcome = runtime.map_err(Error::external).and_then(|runtime| {
                 let outcome = runtime.block_on(scan);
                 // Not even a read that blocks for ever holds up the end.
                 runtime.shutdown_background();
@@ -62,7 +62,7 @@ impl BatchReader {
             }
         };
         let scanning = thread.name("vortex-scan".into()).spawn(run);
-        let scanning = scanning.map_err(|error| Error::external(error))?;
+        let scanning = scanning.map_err(Error::external)?;
         Ok(Self { schema, batches, _stop: stop, scanning: Some(scanning) })
     }
 }

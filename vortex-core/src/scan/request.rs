@@ -71,7 +71,8 @@ impl Request {
 impl Requested {
     /// Those of one split.
     pub(super) fn of(&self, ids: &[SegmentId]) -> impl Iterator<Item = Lease> {
-        let lease = |id| self.0.binary_search_by_key(id, |lease| lease.id).ok().map(|at| self.0[at].clone());
+        let lease =
+            |id| self.0.binary_search_by_key(id, |lease| lease.id).ok().map(|at| Arc::clone(&self.0[at]));
         ids.iter().filter_map(lease)
     }
 }

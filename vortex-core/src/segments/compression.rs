@@ -38,7 +38,7 @@ impl SegmentCompression {
             SegmentCompression::Lz4 => {
                 let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
                 encoder.write_all(bytes).map_err(failed)?;
-                encoder.finish().map_err(|error| Error::external(error))
+                encoder.finish().map_err(Error::external)
             }
             SegmentCompression::Zlib => {
                 let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());

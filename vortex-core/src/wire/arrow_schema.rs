@@ -32,7 +32,7 @@ pub(crate) fn arrow_schema_to_bytes(schema: &Schema) -> Result<Vec<u8>> {
         &mut DictionaryTracker::new(false),
         &IpcWriteOptions::default(),
     );
-    zstd::encode_all(message.ipc_message.as_slice(), LEVEL).map_err(|error| Error::external(error))
+    zstd::encode_all(message.ipc_message.as_slice(), LEVEL).map_err(Error::external)
 }
 
 /// Reads a schema.

@@ -291,7 +291,7 @@ impl Reader {
             fb::Type::Decimal => {
                 let inner = dtype.kind_as_decimal().ok_or_else(missing)?;
                 let decimal = DecimalType::try_new(inner.precision(), inner.scale());
-                DType::Decimal(decimal.map_err(Error::as_corrupt)?, inner.nullable())
+                DType::Decimal(decimal.map_err(Error::into_corrupt)?, inner.nullable())
             }
             fb::Type::Utf8 => DType::Utf8(dtype.kind_as_utf_8().ok_or_else(missing)?.nullable()),
             fb::Type::Binary => DType::Binary(dtype.kind_as_binary().ok_or_else(missing)?.nullable()),
@@ -355,7 +355,7 @@ impl Reader {
                 let scale =
                     i8::try_from(inner.scale).map_err(|_| Error::corrupt("decimal scale out of range"))?;
                 let decimal = DecimalType::try_new(narrow(inner.precision.into())?, scale);
-                DType::Decimal(decimal.map_err(Error::as_corrupt)?, inner.nullable)
+                DType::Decimal(decimal.map_err(Error::into_corrupt)?, inner.nullable)
             }
             Kind::Utf8(inner) => DType::Utf8(inner.nullable),
             Kind::Binary(inner) => DType::Binary(inner.nullable),
@@ -396,12 +396,12 @@ impl Reader {
 }
 
 fn union(variants: StructType, type_ids: Box<[u8]>, nullable: bool) -> Result<DType> {
-    let union = UnionType::try_new(variants, type_ids).map_err(Error::as_corrupt)?;
+    let union = UnionType::try_new(variants, type_ids).map_err(Error::into_corrupt)?;
     Ok(DType::Union(Arc::new(union), nullable))
 }
 
 fn map(key: DType, value: DType, keys_sorted: bool, nullable: bool) -> Result<DType> {
-    let map = MapType::try_new(key, value, keys_sorted).map_err(Error::as_corrupt)?;
+    let map = MapType::try_new(key, value, keys_sorted).map_err(Error::into_corrupt)?;
     Ok(DType::Map(Arc::new(map), nullable))
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn scalar_from_bytes(bytes: &[u8], dtype: &DType, limits: &Limits) ->
     }
     let value = proto_value(bytes)?;
     let value = read(&value, dtype, limits.max_depth, limits)?;
-    Scalar::try_new(dtype.clone(), value).map_err(Error::as_corrupt)
+    Scalar::try_new(dtype.clone(), value).map_err(Error::into_corrupt)
 }
 
 /// Parses a scalar value without interpreting it.
@@ -139,7 +139,7 @@ fn read(value: &ScalarValue, dtype: &DType, depth_left: u32, limits: &Limits) ->
             };
             let inner = dtype_from_proto(inner, limits)?;
             let value = read(value, &inner, depth_left - 1, limits)?;
-            Value::Variant(Arc::new(Scalar::try_new(inner, value).map_err(Error::as_corrupt)?))
+            Value::Variant(Arc::new(Scalar::try_new(inner, value).map_err(Error::into_corrupt)?))
         }
         (DType::Union(union, _), Kind::UnionValue(present)) => {
             let id = u8::try_from(present.type_id).map_err(|_| wrong())?;

