@@ -7,15 +7,16 @@ use arrow::compute::concat_batches;
 use datafusion::common::ScalarValue;
 use datafusion::datasource::TableProvider;
 use datafusion::logical_expr::{Expr, ident, lit};
-use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
+use datafusion::prelude::{DataFrame, SessionConfig};
 use vortex_datafusion::VortexOptions;
 
 use crate::files::{copy, file, newest, nothing_pushed, register_files, session_with, table, write_chunks};
 
 /// The rows of a frame, or the text of the error.
 async fn rows(frame: DataFrame) -> Result<RecordBatch, String> {
+    // A session of its own for each of thousands of runs would take most of the time.
+    let context = std::sync::Arc::new(frame.task_ctx());
     let plan = frame.create_physical_plan().await.map_err(|error| error.to_string())?;
-    let context = SessionContext::new().task_ctx();
     let batches = datafusion::physical_plan::collect(std::sync::Arc::clone(&plan), context)
         .await
         .map_err(|error| error.to_string())?;
