@@ -42,7 +42,7 @@ const MAX_MESSAGE_BYTES: usize = 64 << 20;
 ///
 /// Values come back as the Arrow types that readers of files prefer: views of text, 128-bit decimals, lists instead of
 /// list views. A stream has no place to tell other types, so that those which files only keep because they state the
-/// Arrow schema (durations, intervals, byte strings of fixed length) are refused.
+/// Arrow schema (durations, intervals, byte strings of fixed length, odd time zones) are refused.
 #[derive(Debug)]
 pub struct IpcWriter<W> {
     sink: W,
@@ -60,8 +60,8 @@ impl<W: Write> IpcWriter<W> {
     /// Starts a stream: writes the type of all batches that follow.
     ///
     /// # Errors
-    /// If a column has a type that Vortex lacks, or a variant or a union, which are not written; if types nest deeper than
-    /// readers accept, or writing fails.
+    /// If a column has a type that Vortex lacks, a variant or a union, which are not written, or a time zone for which
+    /// other readers refuse all of the stream, such as `Z`; if types nest deeper than readers accept, or writing fails.
     pub fn try_new(sink: W, schema: &Schema) -> Result<Self> {
         let dtype = from_schema(schema)?;
         check_depth(&dtype)?;
