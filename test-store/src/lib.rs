@@ -15,8 +15,8 @@ use futures::stream::BoxStream;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    CopyOptions, Error, GetOptions, GetRange, GetResult, GetResultPayload, ListResult, MultipartUpload,
+    ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use parking_lot::Mutex;
 use uploads::Upload;
@@ -68,6 +68,7 @@ pub struct TestStore {
     without_e_tags: AtomicBool,
     without_conditions: AtomicBool,
     without_heads: AtomicBool,
+    without_ends: AtomicBool,
 }
 
 /// A counter.
@@ -164,6 +165,11 @@ impl TestStore {
         self.without_heads.store(true, Ordering::SeqCst);
     }
 
+    /// Refuses to read the end of an object of unknown size from now on, as Azure does.
+    pub fn refuse_ends(&self) {
+        self.without_ends.store(true, Ordering::SeqCst);
+    }
+
     /// Changes descriptions of objects to what is to be stated.
     fn dated(&self) -> impl Fn(ObjectMeta) -> ObjectMeta + Send + use<> {
         let time = *self.time.lock();
@@ -210,6 +216,9 @@ impl ObjectStore for TestStore {
             return Ok(GetResult { meta: self.dated()(result.meta.clone()), ..result });
         }
         self.reads.add(1);
+        if matches!(options.range, Some(GetRange::Suffix(_))) && self.without_ends.load(Ordering::SeqCst) {
+            return Err(Error::NotSupported { source: "ranges must have a start".into() });
+        }
         let now = self.in_flight.add(1);
         self.most_in_flight.0.fetch_max(now, Ordering::SeqCst);
         let in_flight = InFlight(Arc::clone(&self.in_flight));

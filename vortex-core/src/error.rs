@@ -160,6 +160,16 @@ impl Error {
         })
     }
 
+    /// Whether there is no such file or object.
+    pub fn is_not_found(&self) -> bool {
+        let Error::Read { source, .. } = self.root() else { return false };
+        let is_of_store = matches!(source.downcast_ref(), Some(object_store::Error::NotFound { .. }));
+        is_of_store
+            || source
+                .downcast_ref::<std::io::Error>()
+                .is_some_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+    }
+
     /// Turns an invalid argument that comes from a file into the error that the file is corrupt.
     pub(crate) fn into_corrupt(self) -> Self {
         match self {
@@ -268,7 +278,19 @@ mod tests {
         let busy = object_store::Error::Generic { store: "S3", source: "503".into() };
         assert!(Error::write("a", busy).is_transient());
         let gone = object_store::Error::NotFound { path: "a".into(), source: "404".into() };
-        assert!(!Error::read("a", 0..0, gone).is_transient());
+        let gone = Error::read("a", 0..0, gone).at("column `b`");
+        assert!(!gone.is_transient() && gone.is_not_found());
+        assert!(io(ErrorKind::NotFound).is_not_found() && !io(ErrorKind::TimedOut).is_not_found());
         assert!(!Error::corrupt("cut").is_transient());
+    }
+
+    #[test]
+    fn errors_know_their_file_through_all_places() {
+        let damaged = Error::corrupt("cut").at("column `a`").in_file("a.vortex").at("row 3");
+        assert_eq!(damaged.file(), Some("a.vortex"));
+        assert!(matches!(damaged.root(), Error::Corrupt(_)));
+        assert_eq!(Error::read("b.vortex", 0..8, "gone").at("column `a`").file(), Some("b.vortex"));
+        assert_eq!(Error::write("c.vortex", "full").file(), Some("c.vortex"));
+        assert_eq!(Error::corrupt("cut").at("column `a`").file(), None);
     }
 }

@@ -6,16 +6,14 @@ use std::sync::Arc;
 use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
-use object_store::{ObjectStore, ObjectStoreExt as _};
+use object_store::ObjectStore;
 use tokio::runtime::Builder;
 
 use super::described::Described;
 use super::footer::{Footer, LONGEST_END};
 use crate::Registry;
 use crate::dtype::DType;
-use crate::io::{
-    LocalFile, MemoryFile, ObjectFile, READ_ALIGNMENT, ReadAt, StorageProfile, block_on_thread, runtime,
-};
+use crate::io::{LocalFile, MemoryFile, ObjectFile, ReadAt, StorageProfile, block_on_thread, runtime};
 use crate::limits::Limits;
 use crate::segments::{Leases, TreeCache};
 use crate::{Error, Result};
@@ -141,15 +139,7 @@ impl OpenOptions {
     ) -> Result<VortexFile> {
         let tail = self.tail_size.unwrap_or_else(|| StorageProfile::of(store.as_ref()).tail_read);
         let tail = tail.max(LONGEST_END);
-        // The read for opening starts at a multiple of the alignment.
-        let object = match ObjectFile::find(Arc::clone(store), location, tail + READ_ALIGNMENT).await {
-            Ok(object) => object,
-            Err(error) => match store.head(location).await {
-                Ok(meta) => ObjectFile::new(Arc::clone(store), meta),
-                // Of two requests that fail, the first tells why: the answer to the other has no contents.
-                Err(_) => return Err(error),
-            },
-        };
+        let object = ObjectFile::find(Arc::clone(store), location, tail).await?;
         let options = self.clone().with_tail_size(tail).with_file_size(object.meta().size);
         options.open(Arc::new(object)).await
     }

@@ -10,11 +10,14 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, GetResult, GetResultPayload, ObjectMeta, ObjectStore};
+use object_store::{
+    Error as StoreError, GetOptions, GetRange, GetResult, GetResultPayload, ObjectMeta, ObjectStore,
+    ObjectStoreExt as _,
+};
 use parking_lot::Mutex;
 
 use super::local::{read_at_hand, read_blocking, read_many};
-use super::{BlockCache, CachedFile, ReadAt, StorageProfile, StoreId, read_each};
+use super::{BlockCache, CachedFile, READ_ALIGNMENT, ReadAt, StorageProfile, StoreId, read_each};
 use crate::{Error, Result};
 
 /// One version of an object in an object store. Reads ask for the e-tag that was listed, so that an
@@ -113,14 +116,28 @@ impl ObjectFile {
         Self { store, meta, descriptor, first, end: Mutex::default(), store_id, name, profile }
     }
 
-    /// Finds the object at `location` by reading up to `bytes` of its end: one request instead of a head
-    /// request and a read. The first read of these bytes is served from memory.
+    /// Finds the object at `location` by reading its end, `bytes` of it and up to 64 more, where reads for opening start:
+    /// one request instead of a head request and a read. The first read of these bytes is served from memory. If the
+    /// store fails to read the end of an object of unknown size (Azure cannot at all, and S3 cannot for empty objects), a
+    /// head request follows.
     ///
     /// # Errors
-    /// If the object does not exist, or the store cannot read the end of an object of unknown size: Azure
-    /// cannot at all, and S3 cannot for empty objects.
+    /// If the object does not exist, or the store fails.
     pub async fn find(store: Arc<dyn ObjectStore>, location: &Path, bytes: u64) -> Result<Self> {
-        let range = Some(GetRange::Suffix(bytes));
+        let error = match Self::with_end(Arc::clone(&store), location, bytes).await {
+            Err(error) if !error.is_not_found() => error,
+            found => return found,
+        };
+        match store.head(location).await {
+            Ok(meta) => Ok(Self::new(store, meta)),
+            Err(missing @ StoreError::NotFound { .. }) => Err(Error::read(location, 0..0, missing)),
+            // Of two requests that fail, the first tells why: the answer to the other has no contents.
+            Err(_) => Err(error),
+        }
+    }
+
+    async fn with_end(store: Arc<dyn ObjectStore>, location: &Path, bytes: u64) -> Result<Self> {
+        let range = Some(GetRange::Suffix(bytes.saturating_add(READ_ALIGNMENT)));
         let unknown = |error| Error::read(location, 0..bytes, error);
         let answer = store.get_opts(location, GetOptions { range, ..GetOptions::default() }).await;
         let answer = answer.map_err(unknown)?;

@@ -1,12 +1,13 @@
 //! IPC streams: written by a real release, written by this crate, and damaged.
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray as _, Decimal128Array, DictionaryArray, FixedSizeListArray, Int32Array,
-    Int64Array, ListBuilder, ListViewArray, RecordBatch, RecordBatchReader as _, StringArray,
-    StringViewBuilder, StructArray,
+    Array, ArrayRef, AsArray as _, Decimal128Array, DictionaryArray, FixedSizeBinaryArray,
+    FixedSizeListArray, Int32Array, Int64Array, ListBuilder, ListViewArray, RecordBatch,
+    RecordBatchReader as _, StringArray, StringViewBuilder, StructArray,
 };
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Float64Type, Int32Type, Int64Type, IntervalUnit, Schema};
@@ -253,6 +254,23 @@ fn what_cannot_be_written_is_refused_with_its_name() {
     let mut writer = IpcWriter::try_new(Vec::new(), &of(Int64Array::from(vec![1])).schema()).unwrap();
     let error = writer.write(&of(Int32Array::from(vec![1]))).unwrap_err().to_string();
     assert!(error.contains("column `c`") && error.contains("Int32"), "{error}");
+}
+
+#[test]
+fn uuids_are_refused_for_readers_that_lack_them() {
+    let ids = FixedSizeBinaryArray::try_from_iter([[7_u8; 16], [8; 16]].iter()).unwrap();
+    let name = HashMap::from([("ARROW:extension:name".to_owned(), "arrow.uuid".to_owned())]);
+    let field = Field::new("id", DataType::FixedSizeBinary(16), false).with_metadata(name);
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![Arc::new(ids)]).unwrap();
+    let compressed = |min_reader| {
+        let writer = IpcWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+        let mut writer = writer.with_compression(Level::Fast, min_reader);
+        writer.write(&batch).map(|()| writer.into_inner())
+    };
+    let stream = compressed(Release::NEWEST).unwrap();
+    assert_eq!(read(&stream).unwrap()[0].column(0), batch.column(0));
+    let error = compressed(Release::OLDEST).unwrap_err().to_string();
+    assert!(error.contains("column `id`") && error.contains(&Release::OLDEST.to_string()), "{error}");
 }
 
 #[test]
