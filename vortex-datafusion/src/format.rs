@@ -56,7 +56,6 @@ impl VortexFormat {
     }
 
     /// Leaves these columns out of the schemas of files.
-    #[cfg(feature = "session")]
     pub(crate) fn leaving_out(mut self, columns: Vec<String>) -> Self {
         self.left_out = columns.into();
         self
@@ -74,7 +73,6 @@ impl VortexFormat {
     ///
     /// # Errors
     /// If it is not a Vortex file, or the store fails.
-    #[cfg(feature = "session")]
     pub(crate) async fn find(
         &self,
         state: &dyn Session,

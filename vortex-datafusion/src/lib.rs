@@ -35,12 +35,10 @@
 //! | write a table provider that plans its own scans and writes | [`VortexFormat::plan_scan`], [`VortexSource`]; [`VortexSink`], [`statistics()`], [`merge_schemas`] |
 //! | run plans in another process | `VortexCodec`, with the feature `proto` |
 //!
-//! Without the `session` feature the crate depends only on DataFusion's component crates; register a
-//! [`VortexFormatFactory`] yourself, or build a listing table on a [`VortexFormat`]. **Such a session has no optimizer rules
-//! of this crate**, like any that is not registered, or whose [`Session`](datafusion_session::Session) is of another type
-//! than DataFusion's `SessionState`: it is slower, since scans decline dynamic filters, declare no order and compute no
-//! aggregations, and DataFusion 55 can return wrong rows where it passes a filter above a join to another column of the same
-//! name. `register` says more.
+//! A session that is not registered, or whose [`Session`](datafusion_session::Session) is of another type than DataFusion's
+//! `SessionState`, **has no optimizer rules of this crate**: it is slower, since scans decline dynamic filters, declare no
+//! order and compute no aggregations, and DataFusion 55 can return wrong rows where it passes a filter above a join to
+//! another column of the same name. `register` says more.
 //!
 //! The scan takes over from the plan: projections, down to single fields of structs; every deterministic
 //! filter; and limits. Filters that the encodings cannot answer are evaluated on decoded columns before the
@@ -75,31 +73,23 @@
 //! # assert_eq!(advice(&cut), "replace the file");
 //! ```
 
-#[cfg_attr(
-    not(all(feature = "session", feature = "proto")),
-    allow(dead_code, reason = "an optimizer rule and the codec use it")
-)]
 mod aggregation;
 #[cfg(feature = "proto")]
 mod codec;
 mod convert;
 mod format;
-#[cfg(feature = "session")]
 mod functions;
-#[cfg(any(feature = "session", feature = "proto"))]
 mod grouping;
 mod memory;
 mod metrics;
 mod open_table;
 mod opener;
-#[cfg(feature = "session")]
 mod optimizer;
 mod options;
 mod orders;
 mod planning;
 mod pushdown;
 mod reading;
-#[cfg(feature = "session")]
 mod register;
 mod selection;
 mod sink;
@@ -107,7 +97,6 @@ mod size;
 mod source;
 mod statistics;
 mod table_options;
-#[cfg(feature = "session")]
 mod tables;
 
 #[cfg(feature = "proto")]
@@ -115,11 +104,9 @@ pub use codec::VortexCodec;
 pub use convert::schema::merge as merge_schemas;
 pub use format::{VortexFormat, VortexFormatFactory};
 pub use open_table::VortexTable;
-#[cfg(feature = "session")]
 pub use optimizer::optimizer_rules;
 pub use options::{StringType, VortexOptions};
 pub use orders::{RowOrder, recorded_order};
-#[cfg(feature = "session")]
 pub use register::{VortexSessionExt, register};
 pub use selection::RowSelection;
 pub use sink::{VortexSink, WrittenFile};
@@ -127,27 +114,15 @@ pub use sink::{VortexSink, WrittenFile};
 pub use size::parse_size;
 pub use source::VortexSource;
 pub use statistics::statistics;
-#[cfg(feature = "session")]
 pub use tables::{
     VortexContextExt, VortexDataFrameExt, VortexReadOptions, VortexWriteOptions, enable_url_tables,
     listing_url, output_url,
 };
-#[cfg(feature = "session")]
 #[doc(hidden)]
 pub use tables::{folder_columns, if_folder, is_hidden, local_path};
 /// The format without a query engine, in the version that this crate was built with: its types are those of options,
 /// tables over open files, errors and statistics.
 pub use vortex_core;
-
-#[cfg(not(feature = "session"))]
-mod optimizer {
-    use datafusion_session::Session;
-
-    /// The rules are not available, so no session has them.
-    pub(crate) fn has_rules(_session: &dyn Session) -> bool {
-        false
-    }
-}
 
 /// The programs in the documents are compiled as tests.
 #[cfg(doctest)]

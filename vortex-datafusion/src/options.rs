@@ -292,7 +292,6 @@ impl VortexOptions {
     }
 
     /// The name and the value of each option, as [`set_by_name`](Self::set_by_name) takes them.
-    #[cfg(feature = "session")]
     pub(crate) fn texts(&self) -> Vec<(&'static str, String)> {
         ENTRIES.iter().map(|entry| (entry.name, (entry.get)(self))).collect()
     }

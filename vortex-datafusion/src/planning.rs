@@ -157,15 +157,11 @@ fn check_columns(file: &PartitionedFile, table: &TableSchema) -> Result<()> {
 /// Warns once per session, of the first sessions: tables work without the optimizer rules, but not all queries.
 fn tell_of_missing_rules(session: &str) {
     static TOLD: Mutex<Told> = Mutex::new(Told(Vec::new()));
-    let remedy = match cfg!(feature = "session") {
-        true => "`register` and `with_vortex` add them, and later changes of the rules remove them",
-        false => "the feature `session` has them",
-    };
     if TOLD.lock().is_new(session) {
         tracing::warn!(
             session,
             "a session scans Vortex files without the optimizer rules of vortex-datafusion: it is slower, and some of its \
-             queries may return wrong rows; {remedy}"
+             queries may return wrong rows; `register` and `with_vortex` add them, and later changes of the rules remove them"
         );
     }
 }
@@ -249,7 +245,6 @@ mod tests {
         assert!(!told.is_new("5"));
     }
 
-    #[cfg(feature = "session")]
     #[tokio::test]
     async fn scans_of_a_session_that_is_not_registered_warn() {
         use arrow::datatypes::{DataType, Field, Schema};

@@ -25,7 +25,6 @@ use datafusion_physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use datafusion_session::Session;
 use object_store::ObjectStore;
 use tokio::runtime::Handle;
-#[cfg(feature = "session")]
 use vortex_core::file::VortexFile;
 use vortex_core::io::StorageProfile;
 use vortex_core::scan::BestRows;
@@ -44,7 +43,6 @@ use crate::reading::Reading;
 const DEFAULT_BATCH_SIZE: usize = 8192;
 
 /// What a plan wants of a scan that reads the best rows first.
-#[cfg(feature = "session")]
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum BestWanted {
     /// This many of the best rows, if known.
@@ -53,7 +51,6 @@ pub(crate) enum BestWanted {
     None,
 }
 
-#[cfg(feature = "session")]
 impl Default for BestWanted {
     fn default() -> Self {
         Self::Rows(None)
@@ -193,7 +190,6 @@ impl VortexSource {
 
     /// A source that ignores the dynamic filters with these ids, and knows how many of the best rows are
     /// wanted, or that they are not wanted first; `None` if that changes nothing.
-    #[cfg(feature = "session")]
     pub(crate) fn told(&self, distrusted: &[u64], best_rows: BestWanted) -> Option<Self> {
         let mut told = self.changed();
         told.filters.ignore(distrusted);
@@ -208,7 +204,6 @@ impl VortexSource {
 
     /// A source that returns the states of an aggregation instead of rows. It uses only filters that are not checked
     /// above it.
-    #[cfg(any(feature = "session", feature = "proto"))]
     pub(crate) fn aggregated(&self, aggregation: Aggregation) -> Self {
         Self {
             projection: aggregation.outputs(),
@@ -220,20 +215,17 @@ impl VortexSource {
     }
 
     /// The columns that it returns; `None` if these are states of an aggregation.
-    #[cfg(feature = "session")]
     pub(crate) fn projection_of_rows(&self) -> Option<&ProjectionExprs> {
         self.aggregation.is_none().then_some(&self.projection)
     }
 
     /// A source that computes other columns of the same rows.
-    #[cfg(feature = "session")]
     pub(crate) fn projecting(&self, projection: ProjectionExprs) -> Self {
         Self { projection, ..self.changed() }
     }
 
     /// The number of rows of a file, and of values in the dictionaries that a column refers to, if it does, given its
     /// position among those of files; `None` if it takes parsing to know.
-    #[cfg(feature = "session")]
     pub(crate) fn dictionary_values(
         &self,
         file: &PartitionedFile,

@@ -37,7 +37,6 @@ use datafusion_physical_plan::{
 };
 
 pub(crate) use self::codes::coded;
-#[cfg(feature = "session")]
 pub(crate) use self::codes::{MAX_CODES, has_distances};
 use self::stream::Aggregating;
 use crate::convert::values_of;

@@ -196,7 +196,6 @@ pub(crate) fn reliable_orders(config: FileScanConfig, has_rules: bool) -> FileSc
 }
 
 /// The scan with orders that end before the first column of a type that is withheld; `None` if none has one.
-#[cfg(feature = "session")]
 pub(crate) fn without_orders_of(
     config: &FileScanConfig,
     is_withheld: impl Fn(&DataType) -> bool,

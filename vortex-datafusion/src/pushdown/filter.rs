@@ -68,7 +68,6 @@ impl Filters {
     }
 
     /// Drops the dynamic filters with these ids.
-    #[cfg(feature = "session")]
     pub(crate) fn ignore(&mut self, ids: &[u64]) {
         let has_id =
             |node: &Arc<dyn PhysicalExpr>| Ok(node.expression_id().is_some_and(|id| ids.contains(&id)));

@@ -45,20 +45,17 @@ impl FooterCache {
     }
 
     /// Whether the footer of any version of this object is cached.
-    #[cfg(feature = "session")]
     pub(crate) fn has_any(&self, store: StoreId, location: &Path) -> bool {
         self.entry(store, location).is_some()
     }
 
     /// Whether the footer of exactly this version is cached.
-    #[cfg(feature = "session")]
     pub(crate) fn has(&self, store: StoreId, meta: &ObjectMeta) -> bool {
         self.entry(store, &meta.location).is_some_and(|entry| same_version(&entry.meta, meta))
     }
 
     /// The footer of this version of the object at this path, if it is kept parsed. The store is not compared, so it may be
     /// that of another one: for planning, which it cannot make wrong.
-    #[cfg(feature = "session")]
     pub(crate) fn parsed(&self, meta: &ObjectMeta) -> Option<Arc<Footer>> {
         let entry = self.cache.get(&meta.location).filter(|entry| same_version(&entry.meta, meta))?;
         match &entry.file_metadata.as_any().downcast_ref::<CachedFooter>()?.form {

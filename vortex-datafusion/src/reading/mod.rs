@@ -10,18 +10,11 @@ use std::sync::Arc;
 use datafusion_common::Result;
 use datafusion_execution::config::SessionConfig;
 use datafusion_execution::runtime_env::RuntimeEnv;
-#[cfg(feature = "session")]
 use object_store::path::Path;
-#[cfg(feature = "session")]
-use object_store::{Error as StoreError, ObjectStoreExt as _};
 use object_store::{ObjectMeta, ObjectStore};
-#[cfg(feature = "session")]
-use vortex_core::Error;
 use vortex_core::Limits;
-#[cfg(feature = "session")]
 use vortex_core::file::Footer;
 use vortex_core::file::{OpenOptions, VortexFile};
-#[cfg(feature = "session")]
 use vortex_core::io::StorageProfile;
 use vortex_core::io::{BlockCache, ObjectFile, ReadAt, Scheduler, StoreId};
 
@@ -85,13 +78,12 @@ impl Reading {
         self.open_object(StoreId::of(store), ObjectFile::new(Arc::clone(store), meta.clone()), hint).await
     }
 
-    /// Fetches the metadata of a remote file and puts its footer into the cache, in one request; the metadata alone, if the
-    /// store fails to read the end of the file. Returns `None` if a footer is already cached, if fetched bytes are to be
-    /// kept in blocks, if no store of this kind reads ends, or if there is no file; a head request is necessary then.
+    /// Fetches the metadata of a remote file and puts its footer into the cache, in one request if the store can read the
+    /// end of a file. Returns `None` if a footer is already cached, if fetched bytes are to be kept in blocks, or if there
+    /// is no file or an empty one; a head request is necessary then.
     ///
     /// # Errors
     /// If it is not a Vortex file, or the store fails.
-    #[cfg(feature = "session")]
     pub(crate) async fn find(
         &self,
         store: &Arc<dyn ObjectStore>,
@@ -104,22 +96,12 @@ impl Reading {
             return Ok(None);
         }
         let end = self.tail().unwrap_or(StorageProfile::REMOTE.tail_read);
-        // The read for opening starts at a multiple of 64.
-        let object = match ObjectFile::find(Arc::clone(store), location, end + 64).await {
-            Ok(object) => object,
-            Err(error) if calls_for_another(&error) => return Ok(None),
-            Err(error) => {
-                return match store.head(location).await {
-                    Ok(meta) => Ok(Some(meta)),
-                    Err(StoreError::NotFound { .. }) => Ok(None),
-                    // Of two requests that fail, the first tells why: the answer to the other has no contents.
-                    Err(_) => Err(datafusion_error(error)),
-                };
-            }
+        let object = match ObjectFile::find(Arc::clone(store), location, end).await {
+            Ok(object) if object.meta().size > 0 => object,
+            Err(error) if !error.is_not_found() => return Err(datafusion_error(error)),
+            // Maybe it is a folder.
+            Ok(_) | Err(_) => return Ok(None),
         };
-        if object.meta().size == 0 {
-            return Ok(None);
-        }
         let meta = object.meta().clone();
         self.open_object(number, object, Some(end)).await?;
         Ok(Some(meta))
@@ -156,13 +138,11 @@ impl Reading {
     }
 
     /// A footer from which planning may guess, see [`FooterCache::parsed`]; `None` if none is kept parsed.
-    #[cfg(feature = "session")]
     pub(crate) fn hint(&self, meta: &ObjectMeta) -> Option<Arc<Footer>> {
         self.footers.as_ref()?.parsed(meta)
     }
 
     /// Whether the footer of exactly this version is cached.
-    #[cfg(feature = "session")]
     pub(crate) fn has_footer(&self, store: &Arc<dyn ObjectStore>, meta: &ObjectMeta) -> bool {
         self.footers.as_ref().is_some_and(|footers| footers.has(StoreId::of(store), meta))
     }
@@ -177,16 +157,10 @@ fn segment_cache(config: &SessionConfig) -> Option<Arc<BlockCache>> {
     (options.segment_cache > 0).then_some(cache)
 }
 
-/// Whether there is no such file, but maybe a folder, or the store cannot read the end of a file.
-#[cfg(feature = "session")]
-fn calls_for_another(error: &Error) -> bool {
-    let Error::Read { source, .. } = error.root() else { return false };
-    let of_store = source.downcast_ref();
-    matches!(of_store, Some(StoreError::NotFound { .. } | StoreError::NotSupported { .. }))
-}
-
-#[cfg(all(test, feature = "session"))]
+#[cfg(test)]
 mod tests {
+    use object_store::ObjectStoreExt as _;
+
     use super::*;
 
     #[test]
@@ -256,8 +230,12 @@ mod tests {
         faulty.fail_reads(|| Some(test_store::ReadFault::Fails));
         assert!(reading.find(&store, &path).await.unwrap().is_none(), "there is no file");
         store.put(&path, std::fs::read(example).unwrap().into()).await.unwrap();
+        let mut fault = Some(test_store::ReadFault::Fails);
+        faulty.fail_reads(move || fault.take());
         assert!(reading.find(&store, &path).await.unwrap().is_some(), "other requests succeed");
+        faulty.fail_reads(|| Some(test_store::ReadFault::Fails));
         faulty.fail_heads();
+        let reading = Reading::new(&RuntimeEnv::default(), &SessionConfig::new());
         let error = reading.find(&store, &path).await.unwrap_err().to_string();
         assert!(error.contains("the network is down"), "{error}");
     }
