@@ -9,44 +9,44 @@ use std::time::Duration;
 use datafusion_physical_plan::metrics::{
     Count, ExecutionPlanMetricsSet, Gauge, MetricBuilder, MetricCategory, MetricType, PruningMetrics, Time,
 };
-use vortex_core::scan::ScanMetrics;
+use vortex_core::scan::{Counter, ScanMetrics};
 
-/// The counters of the core: the name in the core, the name here, and the kind of metric.
-const COUNTERS: &[(&str, &str, MetricType, MetricCategory)] = {
+/// A counter of the core.
+type Of = fn(&ScanMetrics) -> &Counter;
+
+/// The counters of the core, each with its name here and the kind of metric.
+const COUNTERS: &[(Of, &str, MetricType, MetricCategory)] = {
     use MetricCategory::{Bytes, Rows, Uncategorized};
     use MetricType::{Dev, Summary};
     &[
-        ("bytes_read", "bytes_scanned", Summary, Bytes),
-        ("bytes_wasted", "bytes_wasted_gap", Dev, Bytes),
-        ("reads", "reads", Summary, Uncategorized),
-        ("requests", "requests", Dev, Uncategorized),
-        ("segments_shared", "segments_shared", Dev, Uncategorized),
-        ("cache_hits", "cache_hits", Summary, Uncategorized),
-        ("reads_hedged", "reads_hedged", Dev, Uncategorized),
-        ("splits_planned", "splits_planned", Dev, Uncategorized),
-        ("splits_pruned", "splits_pruned", Dev, Uncategorized),
-        ("splits_pruned_dynamic", "splits_pruned_dynamic_filter", Dev, Uncategorized),
-        ("splits_withdrawn", "splits_withdrawn", Dev, Uncategorized),
-        ("splits_scanned", "splits_scanned", Dev, Uncategorized),
-        ("zones_pruned", "zones_pruned_statistics", Summary, Uncategorized),
-        ("zones_pruned_dynamic", "zones_pruned_dynamic_filter", Summary, Uncategorized),
-        ("zones_fully_matched", "zones_fully_matched", Dev, Uncategorized),
-        ("rows_pruned", "rows_pruned_statistics", Dev, Rows),
-        ("rows_answered", "rows_answered_statistics", Summary, Rows),
-        ("rows_filtered", "pushdown_rows_pruned", Dev, Rows),
-        ("rows_produced", "pushdown_rows_matched", Dev, Rows),
+        (|scan| &scan.bytes_read, "bytes_scanned", Summary, Bytes),
+        (|scan| &scan.bytes_wasted, "bytes_wasted_gap", Dev, Bytes),
+        (|scan| &scan.reads, "reads", Summary, Uncategorized),
+        (|scan| &scan.requests, "requests", Dev, Uncategorized),
+        (|scan| &scan.segments_shared, "segments_shared", Dev, Uncategorized),
+        (|scan| &scan.cache_hits, "cache_hits", Summary, Uncategorized),
+        (|scan| &scan.reads_hedged, "reads_hedged", Dev, Uncategorized),
+        (|scan| &scan.splits_planned, "splits_planned", Dev, Uncategorized),
+        (|scan| &scan.splits_pruned, "splits_pruned", Dev, Uncategorized),
+        (|scan| &scan.splits_pruned_dynamic, "splits_pruned_dynamic_filter", Dev, Uncategorized),
+        (|scan| &scan.splits_withdrawn, "splits_withdrawn", Dev, Uncategorized),
+        (|scan| &scan.splits_scanned, "splits_scanned", Dev, Uncategorized),
+        (|scan| &scan.zones_pruned, "zones_pruned_statistics", Summary, Uncategorized),
+        (|scan| &scan.zones_pruned_dynamic, "zones_pruned_dynamic_filter", Summary, Uncategorized),
+        (|scan| &scan.zones_fully_matched, "zones_fully_matched", Dev, Uncategorized),
+        (|scan| &scan.rows_pruned, "rows_pruned_statistics", Dev, Rows),
+        (|scan| &scan.rows_answered, "rows_answered_statistics", Summary, Rows),
+        (|scan| &scan.rows_filtered, "pushdown_rows_pruned", Dev, Rows),
+        (|scan| &scan.rows_produced, "pushdown_rows_matched", Dev, Rows),
     ]
 };
 
-/// Durations measured by the core, in nanoseconds: the name in the core and the name here.
-const TIMES: &[(&str, &str)] = &[
-    ("io_wait_nanos", "io_wait_time"),
-    ("filter_nanos", "predicate_eval_time"),
-    ("decode_nanos", "decode_time"),
+/// Durations measured by the core, in nanoseconds, each with its name here.
+const TIMES: &[(Of, &str)] = &[
+    (|scan| &scan.io_wait_nanos, "io_wait_time"),
+    (|scan| &scan.filter_nanos, "predicate_eval_time"),
+    (|scan| &scan.decode_nanos, "decode_time"),
 ];
-
-/// The maximum over all files of a partition: the name in the core and the name here.
-const PEAK: (&str, &str) = ("peak_bytes", "peak_inflight_bytes");
 
 /// The metrics of one partition of a scan.
 #[derive(Debug, Clone)]
@@ -57,8 +57,8 @@ pub(crate) struct ScanCounters {
     pub(crate) metadata_time: Time,
     /// Filters that could not be translated into checks of statistics.
     pub(crate) predicate_errors: Count,
-    counters: Vec<(&'static str, Count)>,
-    times: Vec<(&'static str, Time)>,
+    counters: Vec<(Of, Count)>,
+    times: Vec<(Of, Time)>,
     peak: Gauge,
 }
 
@@ -66,11 +66,11 @@ impl ScanCounters {
     /// Registers the metrics of one partition.
     pub(crate) fn new(set: &ExecutionPlanMetricsSet, partition: usize) -> Self {
         let summary = || MetricBuilder::new(set).with_type(MetricType::Summary);
-        let counters = COUNTERS.iter().map(|(theirs, ours, kind, category)| {
+        let counters = COUNTERS.iter().map(|(of, name, kind, category)| {
             let builder = MetricBuilder::new(set).with_type(*kind).with_category(*category);
-            (*theirs, builder.counter(*ours, partition))
+            (*of, builder.counter(*name, partition))
         });
-        let times = TIMES.iter().map(|(theirs, ours)| (*theirs, summary().subset_time(*ours, partition)));
+        let times = TIMES.iter().map(|(of, name)| (*of, summary().subset_time(*name, partition)));
         Self {
             files_pruned: summary().pruning_metrics("files_ranges_pruned_statistics", partition),
             metadata_time: summary().subset_time("metadata_load_time", partition),
@@ -82,7 +82,7 @@ impl ScanCounters {
             peak: MetricBuilder::new(set)
                 .with_type(MetricType::Dev)
                 .with_category(MetricCategory::Bytes)
-                .gauge(PEAK.1, partition),
+                .gauge("peak_inflight_bytes", partition),
         }
     }
 
@@ -92,17 +92,15 @@ impl ScanCounters {
     }
 
     fn add(&self, scan: &ScanMetrics) {
-        for (name, value) in scan.snapshot() {
-            if let Some((_, count)) = self.counters.iter().find(|(theirs, _)| *theirs == name) {
-                count.add(usize::try_from(value).unwrap_or(usize::MAX));
-            }
-            if let Some((_, time)) = self.times.iter().find(|(theirs, _)| *theirs == name) {
-                time.add_duration(Duration::from_nanos(value));
-            }
-            if name == PEAK.0 {
-                self.peak.set_max(usize::try_from(value).unwrap_or(usize::MAX));
-            }
+        let count = |counter: &Counter| usize::try_from(counter.get()).unwrap_or(usize::MAX);
+        for (of, counter) in &self.counters {
+            counter.add(count(of(scan)));
         }
+        for (of, time) in &self.times {
+            time.add_duration(Duration::from_nanos(of(scan).get()));
+        }
+        // The maximum over all files of a partition.
+        self.peak.set_max(count(&scan.peak_bytes));
     }
 }
 
@@ -137,12 +135,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_counter_of_the_core_is_shown() {
-        let counted = COUNTERS.iter().map(|entry| entry.0).chain(TIMES.iter().map(|entry| entry.0));
-        let known: Vec<&str> = counted.chain([PEAK.0]).collect();
-        for (name, _) in ScanMetrics::default().snapshot() {
-            assert!(known.contains(&name), "{name}");
-        }
+    fn every_counter_of_the_core_is_shown_once() {
+        let scan = ScanMetrics::default();
+        let shown = COUNTERS.iter().map(|entry| entry.0).chain(TIMES.iter().map(|entry| entry.0));
+        shown.for_each(|of| of(&scan).add(1));
+        scan.peak_bytes.add(1);
+        let counts = scan.snapshot();
+        assert!(counts.iter().all(|(_, count)| *count == 1), "{counts:?}");
     }
 
     #[test]
