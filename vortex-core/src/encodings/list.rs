@@ -75,17 +75,29 @@ impl Encoding for List {
         let ranges = node.ranges(1, &offsets, node.len(), rows, elements_len)?;
         let count = ranges.iter().fold(0usize, |count, range| count.saturating_add(range.len()));
         node.limits().decoded_bytes(count, size_of::<usize>())?;
-        let offsets = coded_text::integers_child(coded_text::ends(&ranges), node.limits());
+        let offsets = coded_text::ends(&ranges);
         let wanted: Vec<usize> = ranges.into_iter().flatten().collect();
-        Ok(Arc::new(ListArray {
-            dtype: node.dtype().clone(),
-            len: rows.len(),
-            elements: node.child_rows(0, element, elements_len, &wanted)?,
-            offsets,
-            validity: validity?,
-            limits: *node.limits(),
-        }))
+        let elements = node.child_rows(0, element, elements_len, &wanted)?;
+        Ok(lists(node.dtype(), elements, offsets, validity?, node.limits()))
     }
+}
+
+/// An array of lists: each reaches from one of these offsets, which must not decrease, to the next.
+pub(crate) fn lists(
+    dtype: &DType,
+    elements: EncodedRef,
+    offsets: Vec<u64>,
+    validity: Option<EncodedRef>,
+    limits: &Limits,
+) -> EncodedRef {
+    Arc::new(ListArray {
+        dtype: dtype.clone(),
+        len: offsets.len() - 1,
+        elements,
+        offsets: coded_text::integers_child(offsets, limits),
+        validity,
+        limits: *limits,
+    })
 }
 
 /// The type of a node's elements, their number, and the type of the offsets.

@@ -7,15 +7,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{GenericListArray, OffsetSizeTrait};
-use arrow::buffer::{OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::Field;
-
 use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet};
-use crate::array::{Decoded, EncodedRef, decode_offsets, validity};
-use crate::dtype::arrow::data_type;
+use crate::array::{EncodedRef, decode_offsets};
 use crate::dtype::{DType, PType};
 use crate::encodings::chunked::chunked;
+use crate::encodings::list::lists;
 use crate::limits::Work;
 use crate::segments::SegmentId;
 use crate::{Error, Result};
@@ -75,24 +71,6 @@ impl ListLayout {
         }
         Ok(offsets)
     }
-
-    /// Lists of all these elements, which are consecutive.
-    fn lists(
-        &self,
-        elements: &EncodedRef,
-        offsets: &[usize],
-        validity: Option<&EncodedRef>,
-    ) -> Result<EncodedRef> {
-        let values = elements.decode(&data_type(elements.dtype())?)?;
-        let nulls = validity::decode_child(validity)?.to_nulls(offsets.len() - 1);
-        let field = Arc::new(Field::new("item", values.data_type().clone(), elements.dtype().is_nullable()));
-        let list: crate::array::ArrayRef = if i32::try_from(values.len()).is_ok() {
-            Arc::new(GenericListArray::<i32>::try_new(field, rebased(offsets)?, values, nulls)?)
-        } else {
-            Arc::new(GenericListArray::<i64>::try_new(field, rebased(offsets)?, values, nulls)?)
-        };
-        Ok(Arc::new(Decoded::new(self.dtype.clone(), list).with_limits(elements.limits())))
-    }
 }
 
 impl Layout for ListLayout {
@@ -147,7 +125,8 @@ impl Layout for ListLayout {
         let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
         let elements = self.elements.read(&(first as u64..last as u64), have)?;
         let validity = self.validity.as_ref().map(|validity| validity.read(rows, have)).transpose()?;
-        self.lists(&elements, &offsets, validity.as_ref())
+        let offsets = offsets.iter().map(|offset| (offset - first) as u64).collect();
+        Ok(lists(&self.dtype, elements, offsets, validity, have.limits()))
     }
 
     fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {
@@ -158,23 +137,15 @@ impl Layout for ListLayout {
         needed.dedup();
         let end = usize::try_from(self.elements.row_count()).unwrap_or(usize::MAX);
         let known = decode_offsets(&self.offsets.read_rows(&needed, have)?, "list offsets", end)?;
-        let (mut next, mut offsets, mut wanted) = (0, vec![0], Vec::new());
+        let (mut next, mut offsets, mut wanted) = (0, vec![0u64], Vec::new());
         for row in rows {
             next += needed[next..].partition_point(|needed| needed < row);
             let list = known[next]..known[next + 1];
             have.limits().decoded_bytes(list.len(), size_of::<u64>())?;
             wanted.extend(list.map(|at| at as u64));
-            offsets.push(wanted.len());
+            offsets.push(wanted.len() as u64);
         }
         let elements = self.elements.read_rows(&wanted, have)?;
-        self.lists(&elements, &offsets, validity?.as_ref())
+        Ok(lists(&self.dtype, elements, offsets, validity?, have.limits()))
     }
-}
-
-/// Offsets relative to the first one; they must not decrease.
-fn rebased<O: OffsetSizeTrait>(offsets: &[usize]) -> Result<OffsetBuffer<O>> {
-    let first = offsets.first().copied().unwrap_or(0);
-    let rebased: Option<Vec<O>> = offsets.iter().map(|offset| O::from_usize(offset - first)).collect();
-    let rebased = rebased.ok_or_else(|| Error::limit("list offsets beyond the range of Arrow"))?;
-    Ok(OffsetBuffer::new(ScalarBuffer::from(rebased)))
 }
