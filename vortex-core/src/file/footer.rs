@@ -99,10 +99,14 @@ impl DescriptionParts {
             ));
         }
         if magic != MAGIC {
-            return Err(Error::corrupt(format!(
-                "not a Vortex file, or cut short: it ends in {:?}, not in \"VTXF\"",
-                String::from_utf8_lossy(magic)
-            )));
+            return Err(Error::corrupt(match magic {
+                b"PAR1" => "this is a Parquet file".to_owned(),
+                b"ROW1" => "this is an Arrow IPC file".to_owned(),
+                _ => format!(
+                    "not a Vortex file, or cut short: it ends in {:?}, not in \"VTXF\"",
+                    String::from_utf8_lossy(magic)
+                ),
+            }));
         }
         let version = u16::from_le_bytes([*v0, *v1]);
         if version != VERSION {

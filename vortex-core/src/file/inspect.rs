@@ -1,4 +1,4 @@
-//! Inspecting a file instead of reading its rows: encodings, zone maps, damage.
+//! Inspecting a file instead of reading its rows: encodings, damage.
 //!
 //! Scans need nothing of this. [`VortexFile::array_encodings`] reads the tree at the end of a segment,
 //! but not the values before it:
@@ -12,16 +12,13 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::footer::{DescriptionParts, EOF_LEN, LONGEST_END};
-use super::{MAGIC, SegmentId, VortexFile};
+use super::{MAGIC, OpenOptions, SegmentId, VortexFile};
 use crate::Result;
 use crate::error::ResultExt as _;
-use crate::io::{MemoryFile, ReadAt, Scheduler, Urgency, Wish, read_exact, runtime};
-use crate::layout::{SegmentSet, ZoneMap, Zones};
+use crate::io::{MemoryFile, ReadAt, read_exact};
 use crate::limits::Limits;
-use crate::metrics::ScanMetrics;
 use crate::wire::{
     ArrayTree, FooterTables, PostscriptSegment, RawLayout, RawNode, dtype_from_bytes, file_statistics_len,
 };
@@ -66,39 +63,6 @@ impl VortexFile {
         };
         RawNode::encodings(&tree, &self.footer().table.limits)
     }
-
-    /// Reads a zone table of this file, found through [`Layout::zones`](crate::layout::Layout::zones).
-    /// Needs a tokio runtime.
-    ///
-    /// # Errors
-    /// If the table cannot be read.
-    pub async fn zone_map(&self, zones: &Zones) -> Result<ZoneMap> {
-        let metrics = Arc::new(ScanMetrics::default());
-        runtime()?;
-        let scheduler = Scheduler::shared();
-        let table = &self.footer().table;
-        let mut have = SegmentSet::new(table);
-        loop {
-            let mut want = Vec::new();
-            zones.request(&have, &mut want)?;
-            if want.is_empty() {
-                return zones.read(&have);
-            }
-            want.sort_unstable();
-            want.dedup();
-            let memory = scheduler.budget().take_anyway(self.leases().missing_bytes(&want, table)?);
-            let ask = |missing: &[(SegmentId, Range<u64>)]| {
-                let ranges = missing.iter().map(|(_, range)| range.clone());
-                let wishes = ranges.map(|range| Wish { range, urgency: Urgency::ZONE_MAPS });
-                scheduler.request(self.source(), wishes.collect(), &metrics)
-            };
-            let leases = self.leases().lease(&want, table, memory, &metrics, ask)?;
-            for lease in &leases {
-                lease.wait().await?;
-            }
-            have.add(leases);
-        }
-    }
 }
 
 /// One part of the description of a file, whether it is readable or not.
@@ -125,11 +89,12 @@ pub struct Examination {
     pub parts: Vec<Part>,
 }
 
-/// Analyses the description of a file, damaged or not.
+/// Analyses the description of a file, damaged or not, within the [limits](OpenOptions::with_limits) of these options.
 ///
 /// # Errors
 /// If storage fails; damage is part of the result.
-pub async fn examine(source: &dyn ReadAt, limits: &Limits) -> Result<Examination> {
+pub async fn examine(source: &dyn ReadAt, options: &OpenOptions) -> Result<Examination> {
+    let limits = options.limits();
     let file_size = source.len().await?;
     let head = read_exact(source, 0..file_size.min(4)).await?;
     let start = file_size.saturating_sub(LONGEST_END);
@@ -210,6 +175,8 @@ impl fmt::Display for Part {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::Error;
     use crate::given::opened;
@@ -219,7 +186,16 @@ mod tests {
     fn examined(bytes: &[u8]) -> Examination {
         let source = MemoryFile::new(bytes.to_vec());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(examine(&source, &Limits::default())).unwrap()
+        runtime.block_on(examine(&source, &OpenOptions::new())).unwrap()
+    }
+
+    #[test]
+    fn files_of_other_formats_are_named() {
+        let error = |end: &[u8]| VortexFile::open_bytes([&[0; 100], end].concat()).unwrap_err().to_string();
+        assert!(error(b"PAR1").ends_with("this is a Parquet file"));
+        assert!(error(b"ARROW1").ends_with("this is an Arrow IPC file"));
+        assert!(error(b"VRTX").contains("a release before 0.36"));
+        assert!(error(b"ZZZZ").contains("it ends in \"ZZZZ\", not in \"VTXF\""));
     }
 
     #[test]
@@ -290,7 +266,7 @@ mod tests {
     async fn reads_that_are_too_short_are_errors() {
         let sound = opened(FILE).await;
         let source = Arc::new(Short(MemoryFile::new(FILE)));
-        assert!(examine(source.as_ref(), &Limits::default()).await.is_err());
+        assert!(examine(source.as_ref(), &OpenOptions::new()).await.is_err());
         let file = VortexFile::from_footer(source, Arc::clone(sound.footer()));
         for id in 0..file.footer().segments().len() {
             let error = file.array_encodings(SegmentId(id as u32)).await.unwrap_err();

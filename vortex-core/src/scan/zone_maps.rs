@@ -6,22 +6,40 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::BooleanBufferBuilder;
+use arrow::datatypes::Schema;
 
 use super::column::Column;
 use super::fetch::fetch;
 use super::plan::{Plan, Split};
 use crate::expr::{Expr, FieldPath};
-use crate::io::Urgency;
+use crate::io::{Urgency, runtime};
 use crate::layout::{SegmentSet, ZoneMap, Zones};
 use crate::limits::Work;
 use crate::mask::Mask;
 use crate::pruning::{self, RowBlocks};
 use crate::row_ranges::RowRanges;
-use crate::{Error, Result};
+use crate::{Error, Result, VortexFile};
 
 /// Maximum number of splits that are attributed to what ruled them out; a file may claim any number of
 /// splits.
 const MAX_COUNTED: u64 = 1 << 16;
+
+impl VortexFile {
+    /// Reads a zone table of this file, found through [`Layout::zones`](crate::layout::Layout::zones).
+    /// Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// If the table cannot be read.
+    pub async fn zone_map(&self, zones: &Zones) -> Result<ZoneMap> {
+        runtime()?;
+        // Columns without an Arrow type have zones, too.
+        let no_rows = self.scan().with_projection::<FieldPath>([]).with_schema(Arc::new(Schema::empty()));
+        let plan = Plan::new(&no_rows)?;
+        let mut have = SegmentSet::new(plan.table());
+        fetch(&plan, Urgency::ZONE_MAPS, &mut have, |have, want| zones.request(have, want)).await?;
+        zones.read(&have)
+    }
+}
 
 /// The zone maps of a scan, and the verdict on each conjunct of its filter.
 #[derive(Debug, Default)]

@@ -22,6 +22,9 @@ use crate::{Error, Result};
 /// Columns of a remote file that are read at the same time.
 const MAX_COLUMNS_AT_ONCE: usize = 8;
 
+/// Problems that are listed at most: each of millions of zones may have one.
+const MAX_PROBLEMS: usize = 1000;
+
 /// The result of verifying a file.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
@@ -36,8 +39,10 @@ pub struct Verification {
     pub checked_segments: usize,
     /// Zones whose statistics were compared with their values.
     pub checked_zones: u64,
-    /// The problems found; empty if there are none.
+    /// The problems found, up to some thousand; empty if there are none.
     pub problems: Vec<Problem>,
+    /// Number of problems that are not listed.
+    pub other_problems: u64,
 }
 
 /// A problem of a file.
@@ -58,7 +63,20 @@ impl fmt::Display for Problem {
 
 impl Verification {
     fn problem(&mut self, place: impl Into<String>, message: impl fmt::Display) {
-        self.problems.push(Problem { place: place.into(), message: message.to_string() });
+        if self.problems.len() < MAX_PROBLEMS {
+            self.problems.push(Problem { place: place.into(), message: message.to_string() });
+        } else {
+            self.other_problems += 1;
+        }
+    }
+
+    /// Adds what was found in a column.
+    fn add(&mut self, of_column: Verification) {
+        self.checked_zones += of_column.checked_zones;
+        self.other_problems += of_column.other_problems;
+        for problem in of_column.problems {
+            self.problem(problem.place, problem.message);
+        }
     }
 }
 
@@ -110,8 +128,7 @@ async fn examined(source: &Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Ver
     let columns = columns_of(&file, &mut found).into_iter().map(|column| checked(&file, column));
     let mut columns = futures::stream::iter(columns).buffered(at_once);
     while let Some(of_column) = columns.try_next().await? {
-        found.checked_zones += of_column.checked_zones;
-        found.problems.extend(of_column.problems);
+        found.add(of_column);
     }
     Ok(found)
 }
@@ -140,7 +157,7 @@ async fn described(
         Ok(described) => Ok(Some(described)),
         Err(error) => {
             let error = unless_storage(error)?;
-            let examination = examine(source, options.limits()).await?;
+            let examination = examine(source, options).await?;
             for part in examination.parts {
                 if let Err(error) = part.found {
                     found.problem(part.name, error);
@@ -175,6 +192,18 @@ mod tests {
 
     async fn verified(bytes: Vec<u8>) -> Verification {
         verify(Arc::new(MemoryFile::new(bytes)), &OpenOptions::new()).await.unwrap()
+    }
+
+    #[test]
+    fn problems_beyond_a_number_are_only_counted() {
+        let mut found = Verification::default();
+        for column in ["a", "b"] {
+            let mut of_column = Verification::default();
+            (0..MAX_PROBLEMS + 1).for_each(|zone| of_column.problem(column, zone));
+            assert_eq!((of_column.problems.len(), of_column.other_problems), (MAX_PROBLEMS, 1));
+            found.add(of_column);
+        }
+        assert_eq!((found.problems.len(), found.other_problems), (MAX_PROBLEMS, MAX_PROBLEMS as u64 + 2));
     }
 
     #[tokio::test]

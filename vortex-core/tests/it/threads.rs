@@ -12,7 +12,7 @@ use vortex_core::io::{LocalSink, MemorySink, ObjectFile, ReadAt};
 use vortex_core::layout::Zones;
 use vortex_core::scan::ScanBuilder;
 use vortex_core::write::{FileWriter, WriteOptions, write_stream};
-use vortex_core::{Limits, Result, VortexFile, verify};
+use vortex_core::{Result, VortexFile, verify};
 
 fn is_send(_: impl Send) {}
 
@@ -26,7 +26,7 @@ fn reading(store: Arc<dyn ObjectStore>, source: &Arc<dyn ReadAt>, file: &VortexF
     is_send(ScanBuilder::aggregate(file.scan()));
     is_send(file.array_encodings(SegmentId(0)));
     is_send(file.zone_map(zones));
-    is_send(examine(source.as_ref(), &Limits::default()));
+    is_send(examine(source.as_ref(), &OpenOptions::new()));
     is_send(verify(Arc::clone(source), &OpenOptions::new()));
 }
 

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::row::{OwnedRow, RowConverter, SortField};
+use arrow::array::RecordBatch;
 use datafusion::physical_expr::expressions::Column;
 use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
 use futures::TryStreamExt as _;
@@ -12,7 +12,7 @@ use vortex_core::expr::FieldPath;
 use vortex_core::file::OpenOptions;
 use vortex_core::verify::Verification;
 use vortex_core::{VortexFile, verify};
-use vortex_datafusion::recorded_order;
+use vortex_datafusion::{RowOrder, recorded_order};
 
 use crate::failure::{Failure, Failures, Outcome};
 use crate::stores::Stores;
@@ -57,6 +57,9 @@ async fn verified(path: &Path, stores: &Stores) -> Outcome<(Verification, Vec<St
     let found = verify(stores.open(path).await?, &OpenOptions::new()).await;
     let found = found.map_err(|error| Failure::at(&place, error))?;
     let mut problems: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
+    if found.other_problems > 0 {
+        problems.push(format!("and {}", counted(found.other_problems, "other problem")));
+    }
     // Rows of a damaged file may be in any order.
     if problems.is_empty()
         && let Some(file) = &found.file
@@ -70,31 +73,32 @@ async fn verified(path: &Path, stores: &Stores) -> Outcome<(Verification, Vec<St
 async fn disorder(file: &VortexFile) -> Outcome<Option<String>> {
     let schema = file.schema()?;
     let Some(order) = recorded_order(file.footer(), &schema) else { return Ok(None) };
-    let keys = order.iter().filter_map(|key| {
-        let column = key.expr.downcast_ref::<Column>()?;
-        let data_type = schema.field(column.index()).data_type().clone();
-        Some((FieldPath::new([column.name()]), SortField::new_with_options(data_type, key.options)))
-    });
-    let (columns, keys): (Vec<_>, Vec<_>) = keys.unzip();
-    if !RowConverter::supports_fields(&keys) {
-        return Ok(Some(format!("recorded order: values of {order} have none")));
-    }
-    let converter = RowConverter::new(keys)?;
+    let columns = order.iter().filter_map(|key| key.expr.downcast_ref::<Column>());
+    let columns = columns.map(|column| FieldPath::new([column.name()]));
     let mut batches = file.scan().with_projection(columns).into_stream()?;
-    let (mut last, mut start): (Option<OwnedRow>, _) = (None, 0);
+    let (mut so_far, mut start) = (RowOrder::new(&order, &schema), 0);
     while let Some(batch) = batches.try_next().await? {
-        let rows = converter.convert_columns(batch.columns())?;
-        let mut before = last.as_ref().map(OwnedRow::row);
-        for (at, row) in rows.iter().enumerate() {
-            if before.is_some_and(|before| before > row) {
-                return Ok(Some(format!("recorded order: row {} is not in the order {order}", start + at)));
-            }
-            before = Some(row);
+        let before = so_far.clone();
+        if so_far.shorten_to(&batch) {
+            let row = start + first_that_breaks(&before, &batch);
+            return Ok(Some(format!("recorded order: row {row} is not in the order {order}")));
         }
-        let end = before.map(|row| row.owned());
-        (last, start) = (end, start + rows.num_rows());
+        start += batch.num_rows();
     }
     Ok(None)
+}
+
+/// The first row of a batch before which an order holds, but not with it.
+fn first_that_breaks(order: &RowOrder, batch: &RecordBatch) -> usize {
+    let (mut holds, mut breaks) = (0, batch.num_rows());
+    while breaks - holds > 1 {
+        let middle = holds.midpoint(breaks);
+        match order.clone().shorten_to(&batch.slice(0, middle)) {
+            true => breaks = middle,
+            false => holds = middle,
+        }
+    }
+    holds
 }
 
 fn print(place: &str, found: &Verification, problems: &[String], quiet: bool) -> Outcome {

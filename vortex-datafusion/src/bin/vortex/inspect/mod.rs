@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
-use vortex_core::file::{VortexFile, examine};
+use vortex_core::Error;
+use vortex_core::file::{OpenOptions, VortexFile, examine};
 use vortex_core::io::ReadAt;
-use vortex_core::{Error, Limits};
 
 use crate::failure::{Failure, Failures, Outcome};
 use crate::stores::Stores;
@@ -98,7 +98,7 @@ async fn inspect(path: &Path, arguments: &Arguments, stores: &Stores) -> Outcome
 
 /// Prints the parts of a file that cannot be opened, and returns the reason as an error.
 async fn damaged(place: &str, as_json: bool, source: &dyn ReadAt, error: Error) -> Outcome {
-    if let Ok(examination) = examine(source, &Limits::default()).await {
+    if let Ok(examination) = examine(source, &OpenOptions::new()).await {
         let mut out = BufWriter::new(std::io::stdout().lock());
         if as_json {
             serde_json::to_writer(&mut out, &json::examination(place, &examination, &error))?;
