@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::buffer::Buffer;
+use bytes::Bytes;
 use prost::Message;
 
 use super::EncodedRef;
@@ -28,19 +29,28 @@ pub struct Node<'a> {
     pub(super) depth: u32,
     /// The rows that it represents, if not all.
     pub(super) picked: Option<Picked<'a>>,
-    /// Replacements for the buffers of this node, but not for those of its children.
-    pub(super) own_buffers: Option<&'a [Buffer]>,
+    /// What it is made of instead of what is stored, if another array wraps it.
+    pub(super) wrapped: Option<Wrapped<'a>>,
     pub(super) context: &'a Context<'a>,
+}
+
+/// An array without a node of its own, within one that wraps it and shares its children.
+#[derive(Clone, Copy)]
+pub(super) struct Wrapped<'a> {
+    metadata: &'a Bytes,
+    pub(super) buffers: &'a [Buffer],
+    /// How many of the first children it has.
+    child_count: usize,
 }
 
 impl<'a> Node<'a> {
     pub(super) fn root(raw: &'a RawNode, dtype: &'a DType, len: usize, context: &'a Context<'a>) -> Self {
-        Self { raw, dtype, len, depth: 0, picked: None, own_buffers: None, context }
+        Self { raw, dtype, len, depth: 0, picked: None, wrapped: None, context }
     }
 
     /// Creates the array of all rows.
     pub(super) fn load(&self) -> Result<EncodedRef> {
-        match (self.own_buffers, self.context.buffers) {
+        match (self.wrapped, self.context.buffers) {
             (None, Buffers::Pieces { .. }) => self.load_from_pieces(),
             _ => self.load_as(self.encoding_id()?),
         }
@@ -120,25 +130,25 @@ impl<'a> Node<'a> {
 
     /// The metadata bytes; empty if absent.
     pub fn metadata(&self) -> &'a [u8] {
-        &self.raw.metadata
+        self.metadata_bytes()
     }
 
-    /// The metadata as a protobuf message that may describe any number of parts, each of which takes far more bytes in
-    /// memory until they are checked.
+    fn metadata_bytes(&self) -> &'a Bytes {
+        self.wrapped.map_or(&self.raw.metadata, |wrapped| wrapped.metadata)
+    }
+
+    /// The metadata as a protobuf message; empty bytes mean all defaults. Its parts may take far more bytes in memory than
+    /// in the file until they are checked.
     ///
     /// # Errors
     /// If the bytes are not such a message, or it could take too many.
-    pub(crate) fn message_of_parts<M: Message + Default>(&self) -> Result<M> {
-        counted_apart(|| self.take_bytes(self.metadata().len().saturating_mul(PARSED_PER_BYTE)))?;
-        self.message()
-    }
-
-    /// The metadata as a protobuf message; empty bytes mean all defaults.
-    ///
-    /// # Errors
-    /// If the bytes are not such a message.
     pub(crate) fn message<M: Message + Default>(&self) -> Result<M> {
-        M::decode(self.metadata()).map_err(|error| Error::corrupt(format!("metadata: {error}")))
+        let byte_len = self.metadata().len();
+        if byte_len > SHORT_METADATA {
+            counted_apart(|| self.take_bytes(byte_len.saturating_mul(PARSED_PER_BYTE)))?;
+        }
+        let message = M::decode(self.metadata_bytes().clone());
+        message.map_err(|error| Error::corrupt(format!("metadata: {error}")))
     }
 
     /// Checks that there is no metadata.
@@ -154,7 +164,7 @@ impl<'a> Node<'a> {
 
     /// Number of children.
     pub fn child_count(&self) -> usize {
-        self.raw.children.len()
+        self.wrapped.map_or(self.raw.children.len(), |wrapped| wrapped.child_count)
     }
 
     /// The id of the encoding.
@@ -186,6 +196,7 @@ impl<'a> Node<'a> {
             .raw
             .children
             .get(at)
+            .filter(|_| at < self.child_count())
             .ok_or_else(|| Error::corrupt(format!("child {at} of {} is missing", self.child_count())))?;
         Ok(Node {
             raw,
@@ -193,7 +204,7 @@ impl<'a> Node<'a> {
             len,
             depth: self.depth + 1,
             picked: None,
-            own_buffers: None,
+            wrapped: None,
             context: self.context,
         })
     }
@@ -225,22 +236,15 @@ impl<'a> Node<'a> {
     pub(crate) fn load_wrapped(
         &self,
         id: &str,
-        metadata: &[u8],
+        metadata: &Bytes,
         buffers: &[Buffer],
-        children: usize,
+        child_count: usize,
     ) -> Result<EncodedRef> {
-        let children =
-            self.raw.children.get(..children).ok_or_else(|| {
-                Error::corrupt(format!("{} children, expected {children}", self.child_count()))
-            })?;
-        let raw = RawNode {
-            encoding: self.raw.encoding,
-            metadata: metadata.to_vec().into(),
-            children: children.to_vec(),
-            buffers: vec![0; buffers.len()],
-            ..RawNode::default()
-        };
-        Node { raw: &raw, own_buffers: Some(buffers), depth: self.depth + 1, ..*self }.load_as(id)
+        if child_count > self.child_count() {
+            return Err(Error::corrupt(format!("{} children, expected {child_count}", self.child_count())));
+        }
+        let wrapped = Some(Wrapped { metadata, buffers, child_count });
+        Node { wrapped, depth: self.depth + 1, ..*self }.load_as(id)
     }
 
     /// Checks the number of children.
@@ -270,7 +274,7 @@ impl<'a> Node<'a> {
 
     /// Number of buffers.
     pub fn buffer_count(&self) -> usize {
-        self.raw.buffers.len()
+        self.wrapped.map_or(self.raw.buffers.len(), |wrapped| wrapped.buffers.len())
     }
 
     /// Checks the number of buffers.
@@ -289,8 +293,8 @@ impl<'a> Node<'a> {
     /// # Errors
     /// If there is no such buffer.
     pub fn buffer(&self, at: usize) -> Result<Buffer> {
-        let buffer = match (self.own_buffers, self.raw.buffers.get(at)) {
-            (Some(buffers), _) => buffers.get(at).cloned(),
+        let buffer = match (self.wrapped, self.raw.buffers.get(at)) {
+            (Some(wrapped), _) => wrapped.buffers.get(at).cloned(),
             (None, Some(place)) => self.context.buffers.get(*place)?,
             (None, None) => None,
         };
@@ -320,6 +324,9 @@ impl<'a> Node<'a> {
         Ok(scalar)
     }
 }
+
+/// Metadata of up to so many bytes is parsed without being counted.
+const SHORT_METADATA: usize = 1 << 10;
 
 /// Bytes that a byte of metadata may take once it is parsed: the most for an empty description of a type, which has two.
 const PARSED_PER_BYTE: usize = 64;

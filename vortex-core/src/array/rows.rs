@@ -229,7 +229,7 @@ impl<'a> Node<'a> {
         if range.start > range.end || range.end > byte_len {
             return Err(Error::corrupt(format!("bytes {range:?} of {byte_len}")));
         }
-        match (self.own_buffers, self.context.buffers) {
+        match (self.wrapped, self.context.buffers) {
             (None, Buffers::Pieces { pieces, start, places, .. }) => {
                 let place = start + places[usize::from(self.raw.buffers[at])].start as u64;
                 pieces.with(place + range.start as u64..place + range.end as u64, look)
@@ -260,8 +260,8 @@ impl<'a> Node<'a> {
     /// # Errors
     /// If there is no such buffer.
     pub(crate) fn buffer_len(&self, at: usize) -> Result<usize> {
-        let byte_len = match (self.own_buffers, self.raw.buffers.get(at)) {
-            (Some(buffers), _) => buffers.get(at).map(Buffer::len),
+        let byte_len = match (self.wrapped, self.raw.buffers.get(at)) {
+            (Some(wrapped), _) => wrapped.buffers.get(at).map(Buffer::len),
             (None, Some(place)) => self.context.buffers.len_of(*place),
             (None, None) => None,
         };

@@ -4,6 +4,7 @@
 //! many of the children belong to the inner encoding; a child after those duplicates the validity and is
 //! not needed. Loading decompresses the buffers and passes them to the inner encoding.
 
+use ::bytes::Bytes;
 use arrow::buffer::Buffer;
 
 use super::Encoding;
@@ -27,8 +28,8 @@ const NATURAL_ALIGNMENT: usize = 16;
 struct Metadata {
     #[prost(string, tag = "1")]
     inner_id: String,
-    #[prost(bytes = "vec", tag = "2")]
-    inner_metadata: Vec<u8>,
+    #[prost(bytes = "bytes", tag = "2")]
+    inner_metadata: Bytes,
     #[prost(uint64, repeated, tag = "3")]
     uncompressed_sizes: Vec<u64>,
     #[prost(uint32, repeated, tag = "4")]
@@ -48,10 +49,9 @@ impl Encoding for ZstdBuffers {
         if metadata.alignments.len() != metadata.uncompressed_sizes.len()
             || !metadata.alignments.iter().all(|it| it.is_power_of_two() && *it <= MAX_ALIGNMENT)
         {
+            let count = metadata.uncompressed_sizes.len();
             return Err(Error::corrupt(format!(
-                "alignments {:?} of {} buffers",
-                metadata.alignments,
-                metadata.uncompressed_sizes.len()
+                "the alignments of {count} buffers are not powers of two up to {MAX_ALIGNMENT}, one for each"
             )));
         }
         let children = metadata.inner_child_count.map_or(node.child_count(), |count| count as usize);
@@ -88,7 +88,7 @@ mod tests {
     fn wrap(id: &str, inner: &[u8], buffers: &[&[u8]]) -> (Metadata, Tree) {
         let metadata = Metadata {
             inner_id: id.to_owned(),
-            inner_metadata: inner.to_vec(),
+            inner_metadata: inner.to_vec().into(),
             uncompressed_sizes: buffers.iter().map(|bytes| bytes.len() as u64).collect(),
             alignments: vec![8; buffers.len()],
             inner_child_count: None,
@@ -166,7 +166,12 @@ mod tests {
         assert!(changed(|it| it.uncompressed_sizes[0] = u64::MAX).is_err());
         assert!(changed(|it| it.alignments[0] = 3).is_err());
         assert!(changed(|it| it.alignments.clear()).is_err());
-        assert!(changed(|it| it.inner_metadata.push(1)).is_err());
+        assert!(changed(|it| it.inner_metadata = [&it.inner_metadata[..], &[1]].concat().into()).is_err());
+        // Numbers take more bytes than in the file; the limit counts them before they are parsed.
+        let metadata = Metadata { uncompressed_sizes: vec![1; 100_000], ..Metadata::default() };
+        let tree = Tree::new(ID).message(&metadata);
+        let error = tree.load_within(&dtype, 4, &Limits::new().with_max_decoded_bytes(1 << 20)).unwrap_err();
+        assert!(matches!(error.root(), Error::LimitExceeded(_)), "{error}");
         // Wraps itself repeatedly, with frames within frames.
         let mut inner = (metadata.encode_to_vec(), zstd::bulk::compress(b"abcd", 3).unwrap());
         for _ in 0..100 {

@@ -19,6 +19,7 @@ use arrow::row::{OwnedRow, RowConverter, SortField};
 use super::best_rows::BestRows;
 use super::column::Column;
 use super::plan::{MAX_LISTED_SPLITS, Plan, Split};
+use crate::array::row_bytes::copied_bytes;
 use crate::array::{decode_as, take};
 use crate::dtype::arrow::data_type;
 use crate::layout::{SegmentSet, ZoneMap};
@@ -29,6 +30,10 @@ use crate::{Error, Result};
 /// Up to this many columns can be read out of order at little cost, except from remote storage: chunks
 /// are longer than splits.
 const FEW_COLUMNS: usize = 8;
+
+/// Places of rows that take more bytes than this together are treated as unknown: rows may share their values, but not
+/// their places.
+const MAX_PLACE_BYTES: u64 = 1 << 20;
 
 /// The place of a row in the order; smaller places come first. `None`: unknown, so the row may come
 /// before all others.
@@ -108,7 +113,11 @@ impl BestFirst {
         let rows = self.column.read(&split.rows, have)?.filter(&split.live)?;
         let rows = decode_as(rows.as_ref(), &data_type(&self.column.dtype)?)?;
         let first = sort_to_indices(&rows, Some(self.options), Some(self.found.count().max(1)))?;
-        let places = self.places_of(&take(&rows, &first)?)?;
+        let first_rows = take(&rows, &first)?;
+        if copied_bytes(&first_rows) > MAX_PLACE_BYTES {
+            return Ok(Best::default());
+        }
+        let places = self.places_of(&first_rows)?;
         let place = places.first().cloned();
         let live = split.live.indices();
         let rows = places.into_iter().zip(first.values()).map(|(place, at)| (place, live[*at as usize]));
@@ -128,7 +137,7 @@ impl BestFirst {
         Ok(rows.iter().map(|row| row.owned()).collect())
     }
 
-    /// The best place that each zone may hold; `None` if statistics do not tell. Nulls may come first, and NaN comes
+    /// The best place that each zone may hold, whose bounds do not take much memory; `None` if statistics do not tell. Nulls may come first, and NaN comes
     /// before or after all numbers, depending on its sign; bounds cover neither.
     fn bounds(&self, map: &ZoneMap) -> Option<Vec<Place>> {
         let bounds = if self.options.descending { map.max.as_ref()? } else { map.min.as_ref()? };
@@ -177,11 +186,13 @@ impl BestFirst {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Float64Array, RecordBatch, UInt64Array};
+    use arrow::array::{Float64Array, RecordBatch, StringViewArray, UInt64Array};
 
+    use super::super::fetch::fetch;
     use super::super::zone_maps::ZoneMaps;
     use super::*;
     use crate::given::file_of;
+    use crate::io::Urgency;
 
     /// Whether the best place in each of three zones is known: one of numbers, one with a NaN, one with a null.
     async fn known(descending: bool, nulls_first: bool, count_nulls: bool) -> Vec<bool> {
@@ -202,6 +213,26 @@ mod tests {
         }
         let bounds = plan.best_first.as_ref().unwrap().bounds(&map).unwrap();
         bounds.iter().map(Option::is_some).collect()
+    }
+
+    #[tokio::test]
+    async fn long_values_that_many_rows_share_have_no_places() {
+        let place = async |text: &str| {
+            let texts = StringViewArray::from_iter_values(std::iter::repeat_n(text, 100));
+            let table = RecordBatch::try_from_iter([("text", Arc::new(texts) as _)]).unwrap();
+            let file = file_of([table]).await;
+            let plan = Plan::new(&file.scan().with_best_first("text", SortOptions::default())).unwrap();
+            let (best_first, split) = (plan.best_first.as_ref().unwrap(), plan.split_from(0).unwrap());
+            let mut have = SegmentSet::new(plan.table());
+            fetch(&plan, Urgency::ZONE_MAPS, &mut have, |have, want| {
+                best_first.column.request(&split.rows, have, want)
+            })
+            .await
+            .unwrap();
+            best_first.best_of(&split, &have).unwrap().place
+        };
+        assert!(place("a").await.is_some());
+        assert!(place(&"a".repeat(MAX_PLACE_BYTES as usize)).await.is_none());
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use super::generated::array::array as fb;
-use super::{aligned, broken, verifier};
+use super::{broken, verifier};
 use crate::array::Kept;
 use crate::limits::Limits;
 use crate::{Error, Result};
@@ -62,13 +62,13 @@ impl ArrayTree {
 
     /// Parses only the tree; the buffers it describes are before `tree_start`.
     pub(crate) fn parse_tree(tree: &[u8], tree_start: usize, limits: &Limits) -> Result<Self> {
-        let tree = aligned(tree);
-        let root = flatbuffers::root_with_opts::<fb::Array<'_>>(&verifier(limits, tree.len()), &tree)
-            .map_err(broken("array tree"))?;
+        // The nodes share this copy. Of a few bytes, it is aligned as flatbuffers require.
+        let tree = Bytes::copy_from_slice(tree);
+        let array = parsed(&tree, limits)?;
 
         let mut buffers = Vec::new();
         let mut at = 0usize;
-        for descriptor in root.buffers().unwrap_or_default() {
+        for descriptor in array.buffers().unwrap_or_default() {
             if descriptor.compression() != fb::Compression::None {
                 return Err(Error::unsupported("buffer compression", descriptor.compression().0));
             }
@@ -88,8 +88,7 @@ impl ArrayTree {
             at = end;
         }
 
-        let node = root.root().ok_or_else(|| Error::corrupt("array tree without root"))?;
-        let mut root = RawNode::read(node, limits.max_depth, &mut most_nodes(&tree, limits))?;
+        let mut root = RawNode::root(array, &tree, limits)?;
         root.number(&mut 0);
         // Writers give each node buffers of its own. Where nodes share some, each of them may read them all, which takes
         // as long as if they did not.
@@ -105,6 +104,11 @@ impl ArrayTree {
     }
 }
 
+fn parsed<'a>(tree: &'a [u8], limits: &Limits) -> Result<fb::Array<'a>> {
+    flatbuffers::root_with_opts::<fb::Array<'_>>(&verifier(limits, tree.len()), tree)
+        .map_err(broken("array tree"))
+}
+
 /// Number of nodes that a tree may have: as of layouts, at most as many as its bytes hold if each has one parent.
 fn most_nodes(tree: &[u8], limits: &Limits) -> u32 {
     u32::try_from(tree.len() / MIN_NODE_BYTES).unwrap_or(u32::MAX).min(limits.max_nodes)
@@ -114,12 +118,9 @@ impl RawNode {
     /// The encoding numbers in a tree, without the buffers it describes: the nodes from the root down,
     /// each with its depth.
     pub(crate) fn encodings(tree: &[u8], limits: &Limits) -> Result<Vec<(usize, u16)>> {
-        let tree = aligned(tree);
-        let root = flatbuffers::root_with_opts::<fb::Array<'_>>(&verifier(limits, tree.len()), &tree)
-            .map_err(broken("array tree"))?;
-        let node = root.root().ok_or_else(|| Error::corrupt("array tree without root"))?;
         let mut out = Vec::new();
-        Self::read(node, limits.max_depth, &mut most_nodes(&tree, limits))?.walk(0, &mut out);
+        let tree = Bytes::copy_from_slice(tree);
+        Self::root(parsed(&tree, limits)?, &tree, limits)?.walk(0, &mut out);
         Ok(out)
     }
 
@@ -128,8 +129,13 @@ impl RawNode {
         self.children.iter().for_each(|child| child.walk(depth + 1, out));
     }
 
+    fn root(array: fb::Array<'_>, tree: &Bytes, limits: &Limits) -> Result<Self> {
+        let node = array.root().ok_or_else(|| Error::corrupt("array tree without root"))?;
+        Self::read(node, tree, limits.max_depth, &mut most_nodes(tree, limits))
+    }
+
     // Flatbuffers may share one table between many parents, so nodes are counted as they are visited.
-    fn read(node: fb::ArrayNode<'_>, depth_left: u32, nodes_left: &mut u32) -> Result<Self> {
+    fn read(node: fb::ArrayNode<'_>, tree: &Bytes, depth_left: u32, nodes_left: &mut u32) -> Result<Self> {
         if depth_left == 0 || *nodes_left == 0 {
             return Err(Error::limit(
                 "array tree has too many or too deep nodes for `max_nodes` and `max_depth`",
@@ -140,11 +146,12 @@ impl RawNode {
             .children()
             .unwrap_or_default()
             .iter()
-            .map(|child| Self::read(child, depth_left - 1, nodes_left))
+            .map(|child| Self::read(child, tree, depth_left - 1, nodes_left))
             .collect::<Result<_>>()?;
         Ok(Self {
             encoding: node.encoding(),
-            metadata: Bytes::copy_from_slice(node.metadata().map(|bytes| bytes.bytes()).unwrap_or_default()),
+            // Nodes may share metadata, too.
+            metadata: tree.slice_ref(node.metadata().map(|bytes| bytes.bytes()).unwrap_or_default()),
             children,
             buffers: node.buffers().map(|buffers| buffers.iter().collect()).unwrap_or_default(),
             number: 0,
@@ -208,6 +215,21 @@ mod tests {
         assert_eq!(parse(3).unwrap().buffers, [0..1000, 1000..2000]);
         let error = parse(4).unwrap_err();
         assert!(matches!(error.root(), Error::LimitExceeded(_)), "{error}");
+    }
+
+    #[test]
+    fn nodes_that_share_metadata_hold_it_once() {
+        let mut b = FlatBufferBuilder::new();
+        let metadata = Some(b.create_vector(&[7u8; 1000]));
+        let node = fb::ArrayNode::create(&mut b, &fb::ArrayNodeArgs { metadata, ..Default::default() });
+        let children = Some(b.create_vector(&[node; 3]));
+        let root = fb::ArrayNode::create(&mut b, &fb::ArrayNodeArgs { children, ..Default::default() });
+        let root = fb::Array::create(&mut b, &fb::ArrayArgs { root: Some(root), ..Default::default() });
+        b.finish_minimal(root);
+        let tree = ArrayTree::parse_tree(b.finished_data(), 0, &Limits::default()).unwrap();
+        let [first, .., last] = tree.root.children.as_slice() else { panic!() };
+        assert_eq!(first.metadata, [7u8; 1000].as_slice());
+        assert_eq!(first.metadata.as_ptr(), last.metadata.as_ptr());
     }
 
     #[test]

@@ -141,7 +141,7 @@ impl PcoArray {
         if ptype.byte_width() == 1 {
             return Err(Error::corrupt(format!("holds no numbers of type {ptype}")));
         }
-        let metadata = node.message_of_parts::<Metadata>()?;
+        let metadata = node.message::<Metadata>()?;
         let chunk_count = metadata.chunks.len();
         let page_count: usize = metadata.chunks.iter().map(|chunk| chunk.pages.len()).sum();
         node.expect_buffers(chunk_count + page_count)?;

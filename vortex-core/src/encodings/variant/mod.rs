@@ -46,7 +46,7 @@ impl Encoding for Variant {
         let DType::Variant(_) = node.dtype() else {
             return Err(Error::corrupt(format!("holds variants, not {}", node.dtype())));
         };
-        let metadata = node.message_of_parts::<Metadata>()?;
+        let metadata = node.message::<Metadata>()?;
         node.expect_buffers(0)?;
         node.expect_children(1 + usize::from(metadata.shredded_dtype.is_some()))?;
         let shredded = metadata.shredded_dtype.map(|dtype| {

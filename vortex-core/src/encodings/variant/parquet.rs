@@ -55,7 +55,7 @@ impl Encoding for ParquetVariant {
         let DType::Variant(nullable) = node.dtype() else {
             return Err(Error::corrupt(format!("holds variants, not {}", node.dtype())));
         };
-        let message = node.message_of_parts::<Metadata>()?;
+        let message = node.message::<Metadata>()?;
         node.expect_buffers(0)?;
         let typed_dtype = message.typed_value_dtype.map(|dtype| dtype_from_proto(&dtype, node.limits()));
         let typed_dtype = typed_dtype.transpose()?;

@@ -174,7 +174,7 @@ pub(super) fn reassemble(
     let mut out = Vec::new();
     let mut values = BinaryViewBuilder::with_capacity(metadata.len());
     let mut new_metadata: Option<BinaryViewBuilder> = None;
-    // Most rows use the same names, so these are parsed again only if the bytes change.
+    // Most rows use the same names, so these are parsed again only if the bytes change. All rows may share long ones.
     let mut names: Option<(&[u8], Names)> = None;
     for row in 0..metadata.len() {
         if nulls.is_some_and(|nulls| nulls.is_null(row)) {
@@ -186,7 +186,9 @@ pub(super) fn reassemble(
         }
         let bytes = metadata.value(row);
         let names = match &mut names {
-            Some((parsed, names)) if *parsed == bytes && !names.added() => names,
+            Some((parsed, names)) if (std::ptr::eq(*parsed, bytes) || *parsed == bytes) && !names.added() => {
+                names
+            }
             names => &mut names.insert((bytes, Names::parse(bytes, limits)?)).1,
         };
         out.clear();

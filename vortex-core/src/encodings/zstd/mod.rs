@@ -227,7 +227,7 @@ impl ZstdArray {
             DType::Primitive(ptype, _) => Some(ptype.byte_width()),
             other => bytes::is_text(other).map(|_| None)?,
         };
-        let metadata = node.message_of_parts::<Metadata>()?;
+        let metadata = node.message::<Metadata>()?;
         let first = usize::from(metadata.dictionary_size > 0);
         node.expect_buffers(first + metadata.frames.len())?;
         let rows = ValidRows::new(node.validity_child(0)?, node.len());

@@ -151,11 +151,16 @@ struct NanOptions {
     skip_nans: bool,
 }
 
+/// Bytes of metadata beyond which it is not read: aggregates take far more bytes once they are parsed, of which there are
+/// a dozen.
+const MAX_MESSAGE: usize = 64 << 10;
+
 /// Reads the metadata of `vortex.zoned`, for a column of type `dtype`: rows per zone, and columns. `None` if
 /// it is unknown what the table contains.
 pub(super) fn read_zoned(metadata: &[u8], dtype: &DType) -> Option<(u64, Columns)> {
     let Some((1, message)) = metadata.split_first() else { return None };
-    let metadata = ZonedMetadata::decode(message).ok()?;
+    let metadata =
+        ZonedMetadata::decode(Some(message).filter(|message| message.len() <= MAX_MESSAGE)?).ok()?;
     let mut columns = Columns::new();
     for spec in &metadata.aggregates {
         let column = aggregate(spec, dtype)?;
@@ -208,6 +213,16 @@ pub(crate) fn write_zoned(zone_len: u32, columns: &[ZoneColumn]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_metadata_is_not_read() {
+        let of = |count: usize| {
+            let aggregates = vec![AggregateSpec { id: AGGREGATES[0].0.to_owned(), options: vec![] }; count];
+            let message = ZonedMetadata { zone_len: 8, aggregates };
+            read_zoned(&[vec![1], message.encode_to_vec()].concat(), &DType::Bool(false))
+        };
+        assert!(of(2).is_some() && of(MAX_MESSAGE).is_none());
+    }
 
     #[test]
     fn metadata_that_is_too_short_describes_no_table() {

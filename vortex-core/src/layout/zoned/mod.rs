@@ -93,7 +93,6 @@ impl Zones {
     /// # Errors
     /// If segments are missing or corrupt.
     pub(crate) fn read(&self, have: &SegmentSet<'_>) -> Result<ZoneMap> {
-        // Lists are decoded when they are read.
         let _work = Work::begin();
         let table = self.table.read(&(0..self.table.row_count()), have)?;
         ZoneMap::read(self, &table)

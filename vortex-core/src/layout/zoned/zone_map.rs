@@ -9,10 +9,14 @@ use arrow::datatypes::{DataType, UInt64Type};
 use super::Zones;
 use super::metadata::ZoneColumn;
 use crate::array::EncodedRef;
+use crate::array::row_bytes::copied_bytes;
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::stats::{FieldStats, Precision, is_float, sum_dtype};
 use crate::{Error, Result, Scalar};
+
+/// Bounds that take more bytes are ignored: as many as those of the most zones, as long as writers leave them.
+const MAX_BOUND_BYTES: u64 = 1 << 30;
 
 /// Statistics of a column, one row per zone. A null bound provides no information about its zone.
 #[derive(Debug, Clone)]
@@ -69,6 +73,12 @@ impl ZoneMap {
                 // Nothing uses the others.
                 _ => {}
             }
+        }
+        // Zones may share a long bound, but what evaluates filters copies it for each of them.
+        let bounds = [&map.min, &map.max].into_iter().flatten();
+        let bytes = bounds.map(|bounds| copied_bytes(bounds)).fold(0, u64::saturating_add);
+        if bytes > MAX_BOUND_BYTES {
+            return Err(Error::limit(format!("bounds of {} zones take {bytes} bytes", map.zone_count)));
         }
         Ok(map)
     }
@@ -166,4 +176,48 @@ fn bounded(column: &ArrayRef) -> Result<ArrayRef> {
     }
     let bound = nullif(bound, unknown.as_boolean())?;
     Ok(nullif(&bound, &arrow::compute::is_null(column)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{BooleanArray, RecordBatch, StringArray, StringViewBuilder, StructArray};
+
+    use super::*;
+    use crate::array::Decoded;
+    use crate::given::file_of;
+
+    /// Rows that share their texts, which are of this length.
+    fn sharing(data_type: &DataType, rows: usize, text_len: usize) -> ArrayRef {
+        match data_type {
+            DataType::Utf8View => {
+                let mut views = StringViewBuilder::new();
+                let block = views.append_block("a".repeat(text_len).into_bytes().into());
+                let len = u32::try_from(text_len).unwrap();
+                (0..rows).for_each(|_| views.try_append_view(block, 0, len).unwrap());
+                Arc::new(views.finish())
+            }
+            DataType::Boolean => Arc::new(BooleanArray::from(vec![false; rows])),
+            DataType::Struct(fields) => {
+                let columns = fields.iter().map(|field| sharing(field.data_type(), rows, text_len));
+                Arc::new(StructArray::new(fields.clone(), columns.collect(), None))
+            }
+            other => arrow::compute::cast(&UInt64Array::from(vec![0; rows]), other).unwrap(),
+        }
+    }
+
+    #[tokio::test]
+    async fn bounds_that_many_zones_share_count_for_each() {
+        let texts = Arc::new(StringArray::from(vec!["a"; 20_000]));
+        let file = file_of([RecordBatch::try_from_iter([("text", texts as _)]).unwrap()]).await;
+        let column = file.footer().layout().field(0).unwrap().unwrap();
+        let zones = column.zones().unwrap();
+        let read = |text_len| {
+            let dtype = zones.table().dtype();
+            let table = sharing(&data_type(dtype).unwrap(), 20_000, text_len);
+            ZoneMap::read(zones, &(Arc::new(Decoded::new(dtype.clone(), table)) as EncodedRef))
+        };
+        assert_eq!(read(64).unwrap().zone_count, 20_000);
+        let error = read(100_000).unwrap_err();
+        assert!(matches!(error, Error::LimitExceeded(_)), "{error}");
+    }
 }
