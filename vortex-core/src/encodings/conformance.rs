@@ -5,15 +5,15 @@ use std::sync::Arc;
 use arrow::array::{Array as _, ArrayData, BooleanArray, UInt64Array};
 use arrow::buffer::Buffer;
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, FieldRef, Fields};
+use arrow::datatypes::{DataType, FieldRef, Fields, i256};
 
 use crate::array::{ArrayRef, Decoded, EncodedRef};
-use crate::dtype::DType;
 use crate::dtype::arrow::{data_type, presents};
+use crate::dtype::{DType, PType};
 use crate::expr::{CompareOp, InList, Like, Predicate};
 use crate::limits::Work;
 use crate::mask::Mask;
-use crate::scalar::Scalar;
+use crate::scalar::{Scalar, Value};
 
 /// Checks that decoding results in `expected`, in every Arrow type that presents the dtype, and compares each
 /// operation on the array, on slices of it, and on its null rows alone with the same on its decoded form.
@@ -261,6 +261,34 @@ fn check_operations(array: &EncodedRef, expected: &ArrayRef) {
 }
 
 /// Predicates with constants taken from the data, so that some rows match.
+/// The least and the greatest value of a type, or nearly, and others at which encodings may go wrong.
+fn ends_of(dtype: &DType) -> Vec<Scalar> {
+    let values = match dtype.storage() {
+        DType::Primitive(PType::F32, _) => {
+            [f32::NEG_INFINITY, f32::INFINITY, -0.0, 0.0, f32::NAN].map(Value::F32).to_vec()
+        }
+        DType::Primitive(PType::F64, _) => {
+            [f64::NEG_INFINITY, f64::INFINITY, -0.0, 0.0, f64::NAN].map(Value::F64).to_vec()
+        }
+        DType::Primitive(ptype, _) if ptype.is_signed() => {
+            let max = i64::MAX >> (64 - 8 * ptype.byte_width());
+            [-max - 1, max].map(Value::Int).to_vec()
+        }
+        DType::Primitive(ptype, _) if ptype.is_unsigned() => {
+            [0, u64::MAX >> (64 - 8 * ptype.byte_width())].map(Value::UInt).to_vec()
+        }
+        DType::Decimal(decimal, _) => {
+            let max = i256::from_i128(10).wrapping_pow(decimal.precision().into()) - i256::ONE;
+            [-max, max].map(Value::Decimal).to_vec()
+        }
+        DType::Utf8(_) => ["", "\u{10ffff}"].map(|text| Value::Utf8(text.into())).to_vec(),
+        DType::Binary(_) => vec![Value::Binary(Arc::from([])), Value::Binary(Arc::from([0xff; 3]))],
+        _ => Vec::new(),
+    };
+    // Types in another storage may have fewer values.
+    values.into_iter().filter_map(|value| Scalar::try_new(dtype.clone(), value).ok()).collect()
+}
+
 fn predicates(dtype: &DType, values: &ArrayRef) -> Vec<Predicate> {
     let mut predicates = vec![Predicate::IsNull, Predicate::IsNotNull];
     match dtype.storage() {
@@ -273,7 +301,8 @@ fn predicates(dtype: &DType, values: &ArrayRef) -> Vec<Predicate> {
         .filter(|at| *at < len)
         .map(|at| Scalar::from_arrow(values.as_ref(), at, dtype).unwrap())
         .collect();
-    for constant in constants.iter().chain([&Scalar::null(dtype)]) {
+    let ends = ends_of(dtype);
+    for constant in constants.iter().chain(&ends).chain([&Scalar::null(dtype)]) {
         for op in
             [CompareOp::Eq, CompareOp::NotEq, CompareOp::Lt, CompareOp::LtEq, CompareOp::Gt, CompareOp::GtEq]
         {
@@ -282,10 +311,24 @@ fn predicates(dtype: &DType, values: &ArrayRef) -> Vec<Predicate> {
     }
     predicates.push(Predicate::In(Arc::new(InList::new(constants.clone(), false))));
     predicates.push(Predicate::In(Arc::new(InList::new(constants.clone(), true))));
+    // Long lists are looked up in other ways.
+    let all = (0..len.min(20))
+        .map(|at| Scalar::from_arrow(values.as_ref(), at * len / len.min(20), dtype).unwrap());
+    let all: Vec<Scalar> = all.chain(ends.iter().cloned()).collect();
+    for count in [6, all.len()] {
+        let some: Vec<Scalar> = all.iter().take(count).cloned().collect();
+        predicates.push(Predicate::In(Arc::new(InList::new(some, false))));
+    }
     constants.retain(|constant| !constant.is_null());
     constants.sort_by(|a, b| a.compare(b).unwrap());
     if let (Some(low), Some(high)) = (constants.first(), constants.last()) {
         predicates.push(Predicate::Between(low.clone(), high.clone()));
+        predicates.push(Predicate::Between(high.clone(), low.clone()));
+        predicates.push(Predicate::Between(low.clone(), Scalar::null(dtype)));
+        predicates.push(Predicate::Between(Scalar::null(dtype), high.clone()));
+    }
+    if let [least, greatest, ..] = ends.as_slice() {
+        predicates.push(Predicate::Between(least.clone(), greatest.clone()));
     }
     if let DType::Utf8(_) = dtype.storage() {
         for pattern in [

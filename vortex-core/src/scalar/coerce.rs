@@ -134,6 +134,7 @@ impl Scalar {
         let unchanged = self.dtype.with_nullable(false) == dtype.with_nullable(false);
         let value = match (&self.value, dtype.storage()) {
             (value, _) if unchanged => Some(value.clone()),
+            (value, _) if is_same_but_for_metadata(&self.dtype, dtype) => Some(value.clone()),
             (value, _) if matches!(self.dtype, DType::Extension(_)) => time_as(value, &self.dtype, dtype),
             (Value::Int(_) | Value::UInt(_), DType::Primitive(..) | DType::Decimal(..)) => {
                 self.as_i128().and_then(|value| integer_as(value, dtype.storage()))
@@ -155,6 +156,14 @@ impl Scalar {
             Error::invalid(format!("{self} of type {} is not a value of type {dtype}", self.dtype))
         })
     }
+}
+
+/// Whether extension types mean the same, although their metadata differ: UUIDs may state their version.
+fn is_same_but_for_metadata(from: &DType, to: &DType) -> bool {
+    let (DType::Extension(from), DType::Extension(to)) = (from, to) else { return false };
+    *from.meaning() != Meaning::Unknown
+        && from.meaning().counts_as(to.meaning())
+        && from.storage().with_nullable(false) == to.storage().with_nullable(false)
 }
 
 fn integer_as(value: i128, dtype: &DType) -> Option<Value> {
@@ -249,6 +258,19 @@ mod tests {
             ))
         );
         assert_eq!(coerced(i64::MIN, &decimal(76, 58)), None);
+    }
+
+    #[test]
+    fn uuids_are_the_same_whether_their_type_states_a_version_or_not() {
+        let bytes = DType::FixedSizeList(Arc::new(DType::Primitive(PType::U8, false)), 16, false);
+        let uuids = |metadata| {
+            let extension = Extension::try_new("vortex.uuid", bytes.clone(), metadata).unwrap();
+            DType::Extension(Arc::new(extension))
+        };
+        let id = Value::List(vec![Value::UInt(7); 16].into());
+        let id = Scalar::try_new(uuids(vec![]), id).unwrap();
+        assert_eq!(coerced(id.clone(), &uuids(vec![4])), Some(id.value().clone()));
+        assert_eq!(coerced(id, &bytes), None);
     }
 
     #[test]

@@ -19,6 +19,15 @@ fn shows_every_part_of_a_file() {
 }
 
 #[test]
+fn statistics_of_fields_are_not_those_of_a_root_that_may_be_null() {
+    let file = golden("0.36.0/root_struct_n.vortex");
+    let out = ok(&["inspect", "--only", "statistics", &file]);
+    assert!(out.ends_with("\nStatistics of the file\n  none\n"), "{out}");
+    let report: Value = serde_json::from_str(&ok(&["inspect", "--json", &file])).unwrap();
+    assert_eq!(report["statistics"], Value::Null);
+}
+
+#[test]
 fn the_recorded_order_is_shown() {
     let folder = TempDir::new().unwrap();
     let sorted = path(&folder, "a.vortex");

@@ -41,11 +41,9 @@ pub(super) fn report(report: &Report<'_>, arguments: &Arguments) -> Value {
         put("columns", columns.collect());
     }
     if arguments.wants(Part::Statistics) {
-        let stats = footer.statistics().map(|stats| {
-            let named = report.columns.iter().zip(stats);
-            Value::from_iter(named.map(|(column, stats)| statistics(column.name, stats)))
-        });
-        put("statistics", json!(stats));
+        let stats = report.statistics().map(|(column, stats)| statistics(column.name, stats));
+        let stats: Vec<_> = stats.collect();
+        put("statistics", if stats.is_empty() { Value::Null } else { json!(stats) });
     }
     if arguments.wants(Part::Layout) {
         put("layout", node(report, &report.layout));

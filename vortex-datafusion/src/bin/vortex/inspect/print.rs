@@ -107,8 +107,7 @@ fn encodings_of(report: &Report<'_>, column: &Column<'_>) -> String {
 
 fn statistics(out: &mut impl Write, report: &Report<'_>) -> Result<()> {
     writeln!(out, "\nStatistics of the file")?;
-    let Some(stats) = report.footer.statistics() else { return writeln!(out, "  none") };
-    let rows = report.columns.iter().zip(stats).map(|(column, stats)| {
+    let rows = report.statistics().map(|(column, stats)| {
         vec![
             visible(column.name),
             bound(&stats.min, "≥ "),
@@ -120,8 +119,12 @@ fn statistics(out: &mut impl Write, report: &Report<'_>) -> Result<()> {
             optional(stats.uncompressed_size.map(bytes)),
         ]
     });
+    let rows: Vec<_> = rows.collect();
+    if rows.is_empty() {
+        return writeln!(out, "  none");
+    }
     let heads = ["column", "min", "max", "sum", "nulls", "NaNs", "order", "decoded"];
-    table(out, &heads, rows.collect(), &[3, 4, 5, 7])
+    table(out, &heads, rows, &[3, 4, 5, 7])
 }
 
 fn bound(bound: &Precision<Scalar>, inexact: &str) -> String {

@@ -7,6 +7,7 @@ use futures::{StreamExt as _, stream};
 use vortex_core::DType;
 use vortex_core::file::{Footer, SegmentId, VortexFile};
 use vortex_core::layout::{LayoutRef, ZoneMap};
+use vortex_core::stats::FieldStats;
 
 use super::{Arguments, Part};
 
@@ -50,6 +51,15 @@ pub(super) struct Node {
 }
 
 impl<'a> Report<'a> {
+    /// The columns that the file has statistics of.
+    pub(super) fn statistics(&self) -> impl Iterator<Item = (&Column<'a>, &'a FieldStats)> {
+        let footer = self.footer;
+        self.columns
+            .iter()
+            .enumerate()
+            .filter_map(move |(at, column)| Some((column, footer.column_statistics(at)?)))
+    }
+
     /// Reads what the arguments request; never fails, but records problems.
     pub(super) async fn read(place: &'a str, file: &'a VortexFile, arguments: &Arguments) -> Self {
         let footer: &Footer = file.footer();
