@@ -171,10 +171,14 @@ async fn files_at(
     let several = formats.keys().map(|extension| format!(".{extension}")).collect::<Vec<_>>().join(" and ");
     match formats.pop_first() {
         None if files.is_empty() => Ok(None),
-        None => plan_err!(
-            "no extension of a format that is known; name the format: CREATE EXTERNAL TABLE t STORED AS CSV LOCATION \
-             '{place}'"
-        ),
+        None => {
+            let is_tsv = files.iter().all(|file| file.location.extension() == Some("tsv"));
+            let options = if is_tsv { " OPTIONS ('format.delimiter' E'\\t')" } else { "" };
+            plan_err!(
+                "no extension of a format that is known; name the format: CREATE EXTERNAL TABLE t STORED AS CSV \
+                 LOCATION '{place}'{options}"
+            )
+        }
         Some((extension, _)) if !formats.is_empty() => {
             let folder = match url.get_glob() {
                 Some(_) => &place[..place.rfind('/').map_or(0, |at| at + 1)],

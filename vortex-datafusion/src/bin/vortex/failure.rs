@@ -103,7 +103,7 @@ fn one_line(message: &str) -> String {
 const RAISE_LIMIT: &str = "raise --memory-limit";
 
 /// What to do about errors of libraries, which do not tell.
-const ADVICE: [(&str, &str); 5] = [
+const ADVICE: [(&str, &str); 11] = [
     (
         "getting credentials",
         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; or AWS_SKIP_SIGNATURE=true for a public bucket",
@@ -112,6 +112,21 @@ const ADVICE: [(&str, &str); 5] = [
     ("Failed to allocate additional", RAISE_LIMIT),
     ("Consider increasing the memory limit", RAISE_LIMIT),
     ("Additional allocation failed", RAISE_LIMIT),
+    ("No space left on device", "free some space, or set TMPDIR if it is missing for temporary files"),
+    (
+        "Expected JSON record to be an object, found Array",
+        "a file that is one array is read by SQL, from a table with OPTIONS ('format.newline_delimited' 'false')",
+    ),
+    (
+        "Expected 1 records, found",
+        "if commas do not separate the fields: a table with OPTIONS ('format.delimiter' ';')",
+    ),
+    ("Failed to parse Arrow file as either", "the file is damaged, cut short, or no Arrow file"),
+    (
+        "Inserting into a ListingTable backed by a single file",
+        "the table is a single file: let it be a folder to which INSERT adds files, or replace the file with COPY",
+    ),
+    ("Unable to find factory for", "formats are VORTEX, PARQUET, CSV, JSON and ARROW"),
 ];
 
 /// A message with what the operating system says, unless it is told, and with advice.
@@ -155,8 +170,21 @@ fn described(error: &DataFusionError) -> String {
         DataFusionError::Shared(cause) => described(cause),
         DataFusionError::External(cause) => cause.to_string(),
         DataFusionError::ObjectStore(cause) => cause.to_string(),
-        other => other.strip_backtrace(),
+        other => without_wrong_advice(other.strip_backtrace()),
     }
+}
+
+/// The text of an error without the end that tells to do what does not help with files.
+fn without_wrong_advice(mut text: String) -> String {
+    for advice in [
+        "To append to an existing file use StreamTable",
+        "This issue was likely caused by a bug in DataFusion",
+    ] {
+        if let Some(at) = text.find(advice).filter(|_| ADVICE.iter().any(|(about, _)| text.contains(about))) {
+            text.truncate(text[..at].trim_end_matches([' ', '.', '\n']).len());
+        }
+    }
+    text
 }
 
 fn failure(error: &(dyn Error + 'static), message: String) -> Failure {
@@ -239,6 +267,25 @@ mod tests {
     }
 
     #[test]
+    fn advice_is_about_files() {
+        let message = |error: DataFusionError| match Failure::from(error) {
+            Failure::Error(message) => message,
+            other => panic!("{other:?}"),
+        };
+        let insert = "Inserting into a ListingTable backed by a single file is not supported. To append to an existing \
+                      file use StreamTable, e.g. by using CREATE UNBOUNDED EXTERNAL TABLE";
+        let insert = message(DataFusionError::Plan(insert.to_owned()));
+        assert!(!insert.contains("StreamTable") && insert.contains("let it be a folder"), "{insert}");
+        let arrow = message(DataFusionError::Internal(
+            "Failed to parse Arrow file as either file or stream".to_owned(),
+        ));
+        assert!(arrow.ends_with("the file is damaged, cut short, or no Arrow file"), "{arrow}");
+        assert!(!arrow.contains("bug"), "{arrow}");
+        let ours = message(DataFusionError::Internal("no such partition".to_owned()));
+        assert!(ours.contains("caused by a bug"), "{ours}");
+    }
+
+    #[test]
     fn a_closed_pipe_is_found_below_other_errors() {
         let pipe = || io::Error::from(io::ErrorKind::BrokenPipe);
         assert!(matches!(Failure::from(DataFusionError::IoError(pipe())), Failure::ClosedPipe));
@@ -252,5 +299,18 @@ mod tests {
         let ours = vortex_core::Error::External(Box::new(pipe())).at("column `a`");
         assert!(matches!(Failure::from(ours), Failure::ClosedPipe));
         assert!(matches!(Failure::from(io::Error::other("x")), Failure::Error(_)));
+    }
+
+    #[test]
+    fn a_connection_to_a_store_that_breaks_is_no_closed_pipe() {
+        let broken = || {
+            let cause = Box::new(io::Error::from(io::ErrorKind::BrokenPipe));
+            object_store::Error::Generic { store: "S3", source: cause }
+        };
+        assert!(matches!(Failure::from(broken()), Failure::Error(_)));
+        let uploading = vortex_core::Error::write("s3://a/b.vortex", broken());
+        assert!(matches!(Failure::from(uploading), Failure::Error(_)));
+        let query = DataFusionError::ObjectStore(Box::new(broken())).context("writing");
+        assert!(matches!(Failure::from(query), Failure::Error(_)));
     }
 }

@@ -452,6 +452,16 @@ mod tests {
         assert!(stores.get_store(&Url::parse("gopher://example.com/").unwrap()).is_err());
     }
 
+    #[test]
+    fn web_addresses_of_buckets_are_read_as_web_servers() {
+        let stores = stores();
+        for host in ["b.s3.eu-north-1.amazonaws.com", "s3.amazonaws.com", "a.blob.core.windows.net"] {
+            let url = Url::parse(&format!("https://{host}/b/c.vortex")).unwrap();
+            let store = stores.get_store(&url).unwrap().to_string();
+            assert!(store.contains("HttpStore"), "{host}: {store}");
+        }
+    }
+
     #[tokio::test]
     async fn options_configure_a_store() {
         let stores = stores();

@@ -195,14 +195,14 @@ fn check_nested(format: PrintFormat, schema: &SchemaRef) -> Outcome {
         PrintFormat::Tsv => "TSV",
         _ => return Ok(()),
     };
-    match schema.fields().iter().find(|field| field.data_type().is_nested()) {
-        Some(field) => Err(Failure::error(format!(
-            "column `{}` is nested ({}), which {name} cannot hold; leave it out, cast it to text, or choose another \
-             format, such as --format json",
-            visible(field.name()),
-            field.data_type(),
+    let nested = schema.fields().iter().filter(|field| field.data_type().is_nested());
+    let names: Vec<_> = nested.map(|field| format!("\"{}\"", visible(field.name()))).collect();
+    match names.join(", ") {
+        none if none.is_empty() => Ok(()),
+        names => Err(Failure::error(format!(
+            "{name} cannot hold nested columns: leave them out, as SELECT * EXCEPT ({names}) does, or choose another \
+             format, such as --format json"
         ))),
-        None => Ok(()),
     }
 }
 
