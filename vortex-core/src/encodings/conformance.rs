@@ -260,7 +260,6 @@ fn check_operations(array: &EncodedRef, expected: &ArrayRef) {
     }
 }
 
-/// Predicates with constants taken from the data, so that some rows match.
 /// The least and the greatest value of a type, or nearly, and others at which encodings may go wrong.
 fn ends_of(dtype: &DType) -> Vec<Scalar> {
     let values = match dtype.storage() {
@@ -289,6 +288,7 @@ fn ends_of(dtype: &DType) -> Vec<Scalar> {
     values.into_iter().filter_map(|value| Scalar::try_new(dtype.clone(), value).ok()).collect()
 }
 
+/// Predicates with constants taken from the data, so that some rows match.
 fn predicates(dtype: &DType, values: &ArrayRef) -> Vec<Predicate> {
     let mut predicates = vec![Predicate::IsNull, Predicate::IsNotNull];
     match dtype.storage() {

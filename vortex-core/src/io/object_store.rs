@@ -57,6 +57,12 @@ impl Version {
     }
 }
 
+/// Whether a request was not sent at all, since the store has none of this kind.
+fn is_unsupported(error: &Error) -> bool {
+    let Error::Read { source, .. } = error.root() else { return false };
+    matches!(source.downcast_ref(), Some(StoreError::NotSupported { .. }))
+}
+
 /// A readable name of an object; for local files, the absolute path.
 pub fn object_name(store: &dyn ObjectStore, location: &Path) -> String {
     named(&store.to_string(), location)
@@ -130,7 +136,9 @@ impl ObjectFile {
         };
         match store.head(location).await {
             Ok(meta) => Ok(Self::new(store, meta)),
-            Err(missing @ StoreError::NotFound { .. }) => Err(Error::read(location, 0..0, missing)),
+            Err(why) if matches!(why, StoreError::NotFound { .. }) || is_unsupported(&error) => {
+                Err(Error::read(location, 0..0, why))
+            }
             // Of two requests that fail, the first tells why: the answer to the other has no contents.
             Err(_) => Err(error),
         }

@@ -137,7 +137,7 @@ impl BestFirst {
         Ok(rows.iter().map(|row| row.owned()).collect())
     }
 
-    /// The best place that each zone may hold, whose bounds do not take much memory; `None` if statistics do not tell. Nulls may come first, and NaN comes
+    /// The best place that each zone may hold; `None` if statistics do not tell. Nulls may come first, and NaN comes
     /// before or after all numbers, depending on its sign; bounds cover neither.
     fn bounds(&self, map: &ZoneMap) -> Option<Vec<Place>> {
         let bounds = if self.options.descending { map.max.as_ref()? } else { map.min.as_ref()? };

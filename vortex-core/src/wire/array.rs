@@ -62,7 +62,7 @@ impl ArrayTree {
 
     /// Parses only the tree; the buffers it describes are before `tree_start`.
     pub(crate) fn parse_tree(tree: &[u8], tree_start: usize, limits: &Limits) -> Result<Self> {
-        // The nodes share this copy. Of a few bytes, it is aligned as flatbuffers require.
+        // The nodes share this copy. It need not be aligned any more than those of `aligned` are.
         let tree = Bytes::copy_from_slice(tree);
         let array = parsed(&tree, limits)?;
 

@@ -103,7 +103,7 @@ fn one_line(message: &str) -> String {
 const RAISE_LIMIT: &str = "raise --memory-limit";
 
 /// What to do about errors of libraries, which do not tell.
-const ADVICE: [(&str, &str); 11] = [
+const ADVICE: [(&str, &str); 10] = [
     (
         "getting credentials",
         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; or AWS_SKIP_SIGNATURE=true for a public bucket",
@@ -112,7 +112,6 @@ const ADVICE: [(&str, &str); 11] = [
     ("Failed to allocate additional", RAISE_LIMIT),
     ("Consider increasing the memory limit", RAISE_LIMIT),
     ("Additional allocation failed", RAISE_LIMIT),
-    ("No space left on device", "free some space, or set TMPDIR if it is missing for temporary files"),
     (
         "Expected JSON record to be an object, found Array",
         "a file that is one array is read by SQL, from a table with OPTIONS ('format.newline_delimited' 'false')",
@@ -133,8 +132,12 @@ const ADVICE: [(&str, &str); 11] = [
 fn in_full(error: &(dyn Error + 'static), mut message: String) -> String {
     let causes = successors(Some(error), |&cause| cause.source());
     let cause = causes.filter_map(|cause| cause.downcast_ref::<io::Error>()).last();
+    let is_full = cause.is_some_and(|cause| cause.kind() == io::ErrorKind::StorageFull);
     if let Some(cause) = cause.map(io::Error::to_string).filter(|cause| !message.contains(cause)) {
         message = format!("{message}: {cause}");
+    }
+    if is_full {
+        return format!("{message}; free some space, or set TMPDIR if it is missing for temporary files");
     }
     match ADVICE.iter().find(|(about, _)| message.contains(about)) {
         Some((_, advice)) => format!("{message}; {advice}"),
@@ -281,6 +284,8 @@ mod tests {
         ));
         assert!(arrow.ends_with("the file is damaged, cut short, or no Arrow file"), "{arrow}");
         assert!(!arrow.contains("bug"), "{arrow}");
+        let full = message(DataFusionError::IoError(io::ErrorKind::StorageFull.into()));
+        assert!(full.ends_with("set TMPDIR if it is missing for temporary files"), "{full}");
         let ours = message(DataFusionError::Internal("no such partition".to_owned()));
         assert!(ours.contains("caused by a bug"), "{ours}");
     }

@@ -196,7 +196,8 @@ fn check_nested(format: PrintFormat, schema: &SchemaRef) -> Outcome {
         _ => return Ok(()),
     };
     let nested = schema.fields().iter().filter(|field| field.data_type().is_nested());
-    let names: Vec<_> = nested.map(|field| format!("\"{}\"", visible(field.name()))).collect();
+    let names: Vec<_> =
+        nested.map(|field| format!("\"{}\"", visible(&field.name().replace('"', "\"\"")))).collect();
     match names.join(", ") {
         none if none.is_empty() => Ok(()),
         names => Err(Failure::error(format!(
