@@ -57,12 +57,14 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// The kind of a function, given its name in a session.
+    #[cfg(feature = "proto")]
     pub(crate) fn named(name: &str) -> Option<Self> {
         let kinds = [Self::Count, Self::Sum, Self::Min, Self::Max, Self::Average];
         kinds.into_iter().find(|kind| kind.name() == name)
     }
 
     /// The name of the function in a session.
+    #[cfg(feature = "proto")]
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Count => "count",
@@ -147,10 +149,12 @@ impl Function {
         Ok(states::has_form(kind, &fields).then_some(Self { kind, expr, fields }))
     }
 
+    #[cfg(feature = "proto")]
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
+    #[cfg(feature = "proto")]
     pub(crate) fn expr(&self) -> &Arc<AggregateFunctionExpr> {
         &self.expr
     }
