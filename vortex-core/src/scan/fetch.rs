@@ -101,3 +101,22 @@ pub(super) async fn wait(plan: &Plan, leases: &[Lease]) -> Result<()> {
 pub(super) fn byte_len(table: &SegmentTable, segments: &[SegmentId]) -> Result<u64> {
     segments.iter().map(|id| table.segment(*id).map(|segment| u64::from(segment.length))).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::given::opened;
+
+    #[tokio::test]
+    async fn lists_whose_elements_are_stored_separately_are_fetched_but_not_decoded() {
+        let bytes = include_bytes!("../../tests/files/0.91.0/list_nested.unstable.vortex");
+        let file = opened(bytes.as_slice()).await;
+        let plan = Plan::new(&file.scan().with_projection(["utf8"])).unwrap();
+        let (column, rows) = (&plan.projection[0], 3..file.row_count());
+        let mut have = SegmentSet::new(plan.table());
+        fetch(&plan, Urgency::filter(0), &mut have, |have, want| column.request(&rows, have, want))
+            .await
+            .unwrap();
+        assert_eq!(column.read(&rows, &have).unwrap().encoding(), "vortex.list");
+    }
+}
