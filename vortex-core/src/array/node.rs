@@ -10,6 +10,7 @@ use super::EncodedRef;
 use super::bytes::{aligned, is_aligned};
 use super::parts::{Buffers, Context};
 use super::rows::Picked;
+use super::validity::ValidityChild;
 use crate::Registry;
 use crate::dtype::DType;
 use crate::encodings::Encoding;
@@ -258,17 +259,31 @@ impl<'a> Node<'a> {
         Err(Error::corrupt(format!("{} children, expected {count}", self.child_count())))
     }
 
-    /// Loads the optional validity child at position `at`, which is the last child of encodings that
-    /// store their nulls. `None` means that all rows are valid.
+    /// Loads the validity child of encodings that store it after `others` children.
     ///
     /// # Errors
-    /// If the number of children is neither `at` nor `at + 1`, or a non-nullable array has a validity.
-    pub fn validity_child(&self, at: usize) -> Result<Option<EncodedRef>> {
-        match self.child_count().checked_sub(at) {
-            Some(0) => Ok(None),
-            Some(1) if self.dtype.is_nullable() => self.child(at, &DType::Bool(false), self.len).map(Some),
+    /// If there are neither `others` nor `others + 1` children, or a non-nullable array has a validity.
+    pub fn validity_child(&self, others: usize) -> Result<ValidityChild> {
+        self.optional_validity(others, others)
+    }
+
+    /// Loads the validity child of encodings that store it before `others` children.
+    ///
+    /// # Errors
+    /// As [`validity_child`](Self::validity_child).
+    pub fn leading_validity(&self, others: usize) -> Result<ValidityChild> {
+        self.optional_validity(0, others)
+    }
+
+    fn optional_validity(&self, at: usize, others: usize) -> Result<ValidityChild> {
+        let count = self.child_count();
+        match count.checked_sub(others) {
+            Some(0) => Ok(ValidityChild::default()),
+            Some(1) if self.dtype.is_nullable() => {
+                Ok(Some(self.child(at, &DType::Bool(false), self.len)?).into())
+            }
             Some(1) => Err(Error::corrupt(format!("validity under the non-nullable type {}", self.dtype))),
-            _ => Err(Error::corrupt(format!("{} children, expected {at} or {}", self.child_count(), at + 1))),
+            _ => Err(Error::corrupt(format!("{count} children, expected {others} or {}", others + 1))),
         }
     }
 

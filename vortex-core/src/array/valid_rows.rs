@@ -13,7 +13,7 @@ use arrow::array::UInt64Array;
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::DataType;
 
-use super::{ArrayRef, Decoded, EncodedArray, EncodedRef, Validity, validity};
+use super::{ArrayRef, Decoded, EncodedArray, EncodedRef, Validity, ValidityChild};
 use crate::Result;
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
@@ -27,7 +27,7 @@ const SPARSE: f64 = 0.1;
 /// Some rows of an array, and the values that belong to them. Slices share the decoded validity.
 #[derive(Debug, Clone)]
 pub(crate) struct ValidRows {
-    child: Option<EncodedRef>,
+    child: ValidityChild,
     all: Arc<OnceLock<Validity>>,
     /// Number of rows of the array before it was sliced.
     of: usize,
@@ -36,7 +36,7 @@ pub(crate) struct ValidRows {
 
 impl ValidRows {
     /// All `len` rows of an array with this validity child.
-    pub(crate) fn new(child: Option<EncodedRef>, len: usize) -> Self {
+    pub(crate) fn new(child: ValidityChild, len: usize) -> Self {
         Self { child, all: Arc::new(OnceLock::new()), of: len, rows: 0..len }
     }
 
@@ -47,7 +47,7 @@ impl ValidRows {
     }
 
     fn all(&self) -> Result<&Validity> {
-        get_or_try_init(&self.all, || validity::decode_child(self.child.as_ref()))
+        get_or_try_init(&self.all, || self.child.decode())
     }
 
     /// Which of these rows are null.
@@ -143,7 +143,7 @@ impl<V: StoredValues> EncodedArray for ValidRowsArray<V> {
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        self.rows.child.iter().map(|child| ("validity", Arc::clone(child))).collect()
+        self.rows.child.named().into_iter().collect()
     }
 
     fn own_bytes(&self) -> usize {
@@ -250,13 +250,13 @@ mod tests {
         let many = many.load(&DType::Primitive(crate::dtype::PType::I32, false), 1 << 60).unwrap();
         let indices = UInt64Array::from(vec![1 << 50, 5, 1 << 50]);
         assert_eq!(take_by_filter(many.as_ref(), &indices).unwrap().len(), 3);
-        let rows = ValidRows::new(None, 1 << 60).live(&[5, 1 << 50]).unwrap();
+        let rows = ValidRows::new(ValidityChild::default(), 1 << 60).live(&[5, 1 << 50]).unwrap();
         assert_eq!(rows.indices(), [5, 1 << 50]);
     }
 
     fn rows(valid: &[bool]) -> ValidRows {
         let child = Tree::bools(valid).load(&DType::Bool(false), valid.len()).unwrap();
-        ValidRows::new(Some(child), valid.len())
+        ValidRows::new(Some(child).into(), valid.len())
     }
 
     #[test]
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(slice.values().unwrap(), 1..3);
         assert_eq!(slice.total().unwrap(), 3, "of all rows");
         assert_eq!(slice.slice(&(1..3)).values().unwrap(), 2..2);
-        assert_eq!(ValidRows::new(None, 9).slice(&(3..5)).values().unwrap(), 3..5);
+        assert_eq!(ValidRows::new(ValidityChild::default(), 9).slice(&(3..5)).values().unwrap(), 3..5);
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Which rows are null.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use arrow::array::{Array as _, AsArray as _, BooleanArray};
+use arrow::array::{Array as _, AsArray as _, BooleanArray, UInt64Array};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::DataType;
 
-use super::EncodedRef;
+use super::{EncodedRef, RowPicker};
 use crate::expr::Predicate;
 use crate::kernels::nulls::null_buffer;
 use crate::mask::Mask;
@@ -73,25 +74,72 @@ impl Validity {
     }
 }
 
-/// The validity stored in an optional child of type `bool`, in which true means valid.
+/// The child in which encodings store which rows are null: one bool per row, true if the row is valid.
 ///
-/// Encodings that store their nulls have such a child; if it is absent, all rows are valid.
-pub(crate) fn decode_child(child: Option<&EncodedRef>) -> Result<Validity> {
-    let Some(child) = child else { return Ok(Validity::AllValid) };
-    let bits = child.decode(&DataType::Boolean)?;
-    let bits = bits.as_boolean_opt().ok_or_else(|| Error::corrupt("validity is not boolean"))?;
-    if bits.null_count() > 0 {
-        return Err(Error::corrupt("validity itself has nulls"));
+/// Encodings leave it out if all rows are valid.
+#[derive(Debug, Clone, Default)]
+pub struct ValidityChild(Option<EncodedRef>);
+
+impl From<Option<EncodedRef>> for ValidityChild {
+    fn from(child: Option<EncodedRef>) -> Self {
+        Self(child)
     }
-    Ok(Validity::from_nulls(Some(null_buffer(bits.values().clone()))))
 }
 
-/// Slices an optional validity child.
-pub(crate) fn slice_child(child: Option<&EncodedRef>, rows: &Range<usize>) -> Result<Option<EncodedRef>> {
-    child.map(|child| child.slice(rows.clone())).transpose()
-}
+impl ValidityChild {
+    /// Whether there is no child, so that all rows are valid.
+    pub fn is_absent(&self) -> bool {
+        self.0.is_none()
+    }
 
-/// Filters an optional validity child.
-pub(crate) fn filter_child(child: Option<&EncodedRef>, mask: &Mask) -> Result<Option<EncodedRef>> {
-    child.map(|child| child.filter(mask)).transpose()
+    /// Decodes which rows are null.
+    ///
+    /// # Errors
+    /// If the child cannot be decoded, is not boolean, or has nulls itself.
+    pub fn decode(&self) -> Result<Validity> {
+        let Some(child) = &self.0 else { return Ok(Validity::AllValid) };
+        let bits = child.decode(&DataType::Boolean)?;
+        let bits = bits.as_boolean_opt().ok_or_else(|| Error::corrupt("validity is not boolean"))?;
+        if bits.null_count() > 0 {
+            return Err(Error::corrupt("validity itself has nulls"));
+        }
+        Ok(Validity::from_nulls(Some(null_buffer(bits.values().clone()))))
+    }
+
+    /// The validity of the rows that `pick` returns of the child.
+    ///
+    /// # Errors
+    /// As `pick`.
+    pub fn pick(&self, pick: RowPicker<'_>) -> Result<Self> {
+        self.0.as_ref().map(pick).transpose().map(Self)
+    }
+
+    /// The validity of the rows of a range, as [`EncodedArray::slice`](super::EncodedArray::slice).
+    ///
+    /// # Errors
+    /// If the bytes contradict the format.
+    pub fn slice(&self, rows: &Range<usize>) -> Result<Self> {
+        self.pick(&|child| child.slice(rows.clone()))
+    }
+
+    /// The validity of live rows, as [`EncodedArray::filter`](super::EncodedArray::filter).
+    ///
+    /// # Errors
+    /// If the bytes contradict the format.
+    pub fn filter(&self, mask: &Mask) -> Result<Self> {
+        self.pick(&|child| child.filter(mask))
+    }
+
+    /// The validity of rows by position, as [`EncodedArray::take`](super::EncodedArray::take).
+    ///
+    /// # Errors
+    /// If the bytes contradict the format.
+    pub fn take(&self, indices: &UInt64Array) -> Result<Self> {
+        self.pick(&|child| child.take(indices))
+    }
+
+    /// The child with its name, for [`EncodedArray::children`](super::EncodedArray::children).
+    pub fn named(&self) -> Option<(&'static str, EncodedRef)> {
+        self.0.as_ref().map(|child| ("validity", Arc::clone(child)))
+    }
 }

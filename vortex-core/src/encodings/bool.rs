@@ -15,7 +15,7 @@ use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{ArrowNativeType as _, DataType};
 
 use super::Encoding;
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, present, validity};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, present};
 use crate::dtype::DType;
 use crate::limits::Limits;
 use crate::mask::Mask;
@@ -66,7 +66,7 @@ impl Encoding for Bool {
 struct BoolArray {
     dtype: DType,
     bits: BooleanBuffer,
-    validity: Option<EncodedRef>,
+    validity: ValidityChild,
     limits: Limits,
 }
 
@@ -84,7 +84,7 @@ impl EncodedArray for BoolArray {
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        self.validity.iter().map(|child| ("validity", Arc::clone(child))).collect()
+        self.validity.named().into_iter().collect()
     }
 
     fn own_bytes(&self) -> usize {
@@ -110,14 +110,14 @@ impl EncodedArray for BoolArray {
     }
 
     fn validity(&self) -> Result<Validity> {
-        validity::decode_child(self.validity.as_ref())
+        self.validity.decode()
     }
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(Arc::new(Self {
             dtype: self.dtype.clone(),
             bits: self.bits.slice(rows.start, rows.len()),
-            validity: validity::slice_child(self.validity.as_ref(), &rows)?,
+            validity: self.validity.slice(&rows)?,
             limits: self.limits,
         }))
     }
@@ -133,7 +133,7 @@ impl EncodedArray for BoolArray {
         Ok(Arc::new(Self {
             dtype: self.dtype.clone(),
             bits,
-            validity: validity::filter_child(self.validity.as_ref(), mask)?,
+            validity: self.validity.filter(mask)?,
             limits: self.limits,
         }))
     }

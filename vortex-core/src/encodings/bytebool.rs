@@ -10,7 +10,7 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, present, validity};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, present};
 use crate::dtype::DType;
 use crate::kernels::within::not_zero;
 use crate::limits::Limits;
@@ -50,7 +50,7 @@ impl Encoding for ByteBool {
 struct ByteBoolArray {
     dtype: DType,
     bytes: Buffer,
-    validity: Option<EncodedRef>,
+    validity: ValidityChild,
     limits: Limits,
 }
 
@@ -68,7 +68,7 @@ impl EncodedArray for ByteBoolArray {
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        self.validity.iter().map(|child| ("validity", Arc::clone(child))).collect()
+        self.validity.named().into_iter().collect()
     }
 
     fn own_bytes(&self) -> usize {
@@ -91,14 +91,14 @@ impl EncodedArray for ByteBoolArray {
     }
 
     fn validity(&self) -> Result<Validity> {
-        validity::decode_child(self.validity.as_ref())
+        self.validity.decode()
     }
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(Arc::new(Self {
             dtype: self.dtype.clone(),
             bytes: self.bytes.slice_with_length(rows.start, rows.len()),
-            validity: validity::slice_child(self.validity.as_ref(), &rows)?,
+            validity: self.validity.slice(&rows)?,
             limits: self.limits,
         }))
     }

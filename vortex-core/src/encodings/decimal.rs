@@ -22,7 +22,7 @@ use arrow::datatypes::DataType;
 use super::Encoding;
 use super::integer_predicate::IntegerTest;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, Validity, fixed_width, from_unscaled, validity,
+    ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, fixed_width, from_unscaled,
 };
 use crate::dtype::arrow::ptype_of;
 use crate::dtype::{DType, DecimalType, PType};
@@ -92,12 +92,12 @@ struct DecimalArray {
     dtype: DType,
     /// Integers of the stored width, without nulls; with scale 0 where Arrow represents them as decimals.
     values: ArrayRef,
-    validity: Option<EncodedRef>,
+    validity: ValidityChild,
     limits: Limits,
 }
 
 impl DecimalArray {
-    fn with(&self, values: ArrayRef, validity: Option<EncodedRef>) -> EncodedRef {
+    fn with(&self, values: ArrayRef, validity: ValidityChild) -> EncodedRef {
         Arc::new(Self { dtype: self.dtype.clone(), values, validity, limits: self.limits })
     }
 }
@@ -116,7 +116,7 @@ impl EncodedArray for DecimalArray {
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        self.validity.iter().map(|child| ("validity", Arc::clone(child))).collect()
+        self.validity.named().into_iter().collect()
     }
 
     fn own_bytes(&self) -> usize {
@@ -136,11 +136,11 @@ impl EncodedArray for DecimalArray {
     }
 
     fn validity(&self) -> Result<Validity> {
-        validity::decode_child(self.validity.as_ref())
+        self.validity.decode()
     }
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        let validity = validity::slice_child(self.validity.as_ref(), &rows)?;
+        let validity = self.validity.slice(&rows)?;
         Ok(self.with(self.values.slice(rows.start, rows.len()), validity))
     }
 
@@ -148,12 +148,12 @@ impl EncodedArray for DecimalArray {
         if let Some(few) = mask.few() {
             return self.take(&few);
         }
-        let validity = validity::filter_child(self.validity.as_ref(), mask)?;
+        let validity = self.validity.filter(mask)?;
         Ok(self.with(arrow::compute::filter(&self.values, &mask.to_filter())?, validity))
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        let validity = self.validity.as_ref().map(|child| child.take(indices)).transpose()?;
+        let validity = self.validity.take(indices)?;
         Ok(self.with(crate::array::take(&self.values, indices)?, validity))
     }
 

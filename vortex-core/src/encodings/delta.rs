@@ -27,7 +27,7 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, Validity, array_of_raw, decode_raw, present, validity,
+    ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, array_of_raw, decode_raw, present,
 };
 use crate::dtype::{DType, PType};
 use crate::kernels::delta::{transposed_positions, undelta};
@@ -110,7 +110,7 @@ struct DeltaArray {
 
 #[derive(Debug, Clone)]
 enum Nulls {
-    Child(Option<EncodedRef>),
+    Child(ValidityChild),
     /// The validity of `deltas`, transposed.
     InDeltas,
 }
@@ -132,7 +132,7 @@ impl DeltaArray {
             offset: start % BLOCK,
             bases: slice(&self.bases, self.lanes)?,
             deltas: slice(&self.deltas, BLOCK)?,
-            validity: Nulls::Child(None),
+            validity: Nulls::Child(ValidityChild::default()),
             ..*self
         })
     }
@@ -190,8 +190,8 @@ impl EncodedArray for DeltaArray {
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let mut children = vec![("bases", Arc::clone(&self.bases)), ("deltas", Arc::clone(&self.deltas))];
-        if let Nulls::Child(Some(validity)) = &self.validity {
-            children.push(("validity", Arc::clone(validity)));
+        if let Nulls::Child(validity) = &self.validity {
+            children.extend(validity.named());
         }
         children
     }
@@ -205,7 +205,7 @@ impl EncodedArray for DeltaArray {
             // The limits are checked for the values: deltas that are all null take no bytes.
             let (values, transposed) = self.values::<W>()?;
             let nulls = match &self.validity {
-                Nulls::Child(child) => validity::decode_child(child.as_ref())?.to_nulls(self.len),
+                Nulls::Child(child) => child.decode()?.to_nulls(self.len),
                 Nulls::InDeltas => transposed.map(|transposed| self.untransposed(&transposed)),
             };
             array_of_raw(self.ptype, values.into(), nulls)?
@@ -215,7 +215,7 @@ impl EncodedArray for DeltaArray {
 
     fn validity(&self) -> Result<Validity> {
         match &self.validity {
-            Nulls::Child(child) => validity::decode_child(child.as_ref()),
+            Nulls::Child(child) => child.decode(),
             Nulls::InDeltas => Ok(match self.deltas.validity()? {
                 Validity::Bits(transposed) => Validity::from_nulls(Some(self.untransposed(&transposed))),
                 uniform => uniform,
@@ -225,7 +225,7 @@ impl EncodedArray for DeltaArray {
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         let validity = match &self.validity {
-            Nulls::Child(child) => Nulls::Child(validity::slice_child(child.as_ref(), &rows)?),
+            Nulls::Child(child) => Nulls::Child(child.slice(&rows)?),
             Nulls::InDeltas => Nulls::InDeltas,
         };
         Ok(Arc::new(Self { validity, ..self.blocks_of(rows)? }))

@@ -16,7 +16,7 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use super::list::window_of;
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, present, validity};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::limits::{Limits, Work};
@@ -84,12 +84,12 @@ struct FixedSizeListArray {
     len: usize,
     size: usize,
     elements: EncodedRef,
-    validity: Option<EncodedRef>,
+    validity: ValidityChild,
     limits: Limits,
 }
 
 impl FixedSizeListArray {
-    fn with(&self, len: usize, elements: EncodedRef, validity: Option<EncodedRef>) -> EncodedRef {
+    fn with(&self, len: usize, elements: EncodedRef, validity: ValidityChild) -> EncodedRef {
         let (dtype, size, limits) = (self.dtype.clone(), self.size, self.limits);
         Arc::new(Self { dtype, len, size, elements, validity, limits })
     }
@@ -109,7 +109,7 @@ impl EncodedArray for FixedSizeListArray {
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        let validity = self.validity.iter().map(|child| ("validity", Arc::clone(child)));
+        let validity = self.validity.named();
         std::iter::once(("elements", Arc::clone(&self.elements))).chain(validity).collect()
     }
 
@@ -135,12 +135,12 @@ impl EncodedArray for FixedSizeListArray {
     }
 
     fn validity(&self) -> Result<Validity> {
-        validity::decode_child(self.validity.as_ref())
+        self.validity.decode()
     }
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         let elements = window_of(&self.elements, rows.start * self.size..rows.end * self.size)?;
-        Ok(self.with(rows.len(), elements, validity::slice_child(self.validity.as_ref(), &rows)?))
+        Ok(self.with(rows.len(), elements, self.validity.slice(&rows)?))
     }
 
     fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
@@ -149,7 +149,7 @@ impl EncodedArray for FixedSizeListArray {
         let runs = mask.runs();
         let runs = runs.iter().map(|run| run.start * self.size..run.end * self.size);
         let elements = self.elements.filter(&Mask::from_runs(self.elements.len(), runs))?;
-        Ok(self.with(mask.true_count(), elements, validity::filter_child(self.validity.as_ref(), mask)?))
+        Ok(self.with(mask.true_count(), elements, self.validity.filter(mask)?))
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
@@ -160,7 +160,7 @@ impl EncodedArray for FixedSizeListArray {
             elements.extend(row * size..(row + 1) * size);
         }
         let elements = self.elements.take(&elements.into())?;
-        let validity = self.validity.as_ref().map(|child| child.take(indices)).transpose()?;
+        let validity = self.validity.take(indices)?;
         Ok(self.with(indices.len(), elements, validity))
     }
 }

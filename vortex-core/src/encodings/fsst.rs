@@ -26,7 +26,8 @@ use super::Encoding;
 use super::coded_text::{self, Chosen, CodedRows, Places, TextParts, integers};
 use super::varbin::{self, VarBinArray, one_more};
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Lengths, Node, Validity, bytes, decode_offsets, integer_at, validity,
+    ArrayRef, EncodedArray, EncodedRef, Lengths, Node, Validity, ValidityChild, bytes, decode_offsets,
+    integer_at,
 };
 use crate::dtype::DType;
 use crate::expr::Predicate;
@@ -129,7 +130,7 @@ struct FsstArray {
     codes: Buffer,
     offsets: EncodedRef,
     lengths: EncodedRef,
-    validity: Option<EncodedRef>,
+    validity: ValidityChild,
     limits: Limits,
 }
 
@@ -151,7 +152,7 @@ impl FsstArray {
             codes: codes.into(),
             offsets: coded_text::integers_child(ends, &self.limits),
             lengths: chosen.of(&self.lengths)?,
-            validity: self.validity.as_ref().map(|child| chosen.of(child)).transpose()?,
+            validity: self.validity.pick(&|child| chosen.of(child))?,
             ..self.clone()
         }))
     }
@@ -171,9 +172,9 @@ impl EncodedArray for FsstArray {
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        let own = [("lengths", &self.lengths), ("codes_offsets", &self.offsets)].into_iter();
-        let all = own.chain(self.validity.iter().map(|child| ("validity", child)));
-        all.map(|(name, child)| (name, Arc::clone(child))).collect()
+        let own = [("lengths", &self.lengths), ("codes_offsets", &self.offsets)];
+        let own = own.map(|(name, child)| (name, Arc::clone(child)));
+        own.into_iter().chain(self.validity.named()).collect()
     }
 
     fn own_bytes(&self) -> usize {
@@ -200,7 +201,7 @@ impl EncodedArray for FsstArray {
     }
 
     fn validity(&self) -> Result<Validity> {
-        validity::decode_child(self.validity.as_ref())
+        self.validity.decode()
     }
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
@@ -208,7 +209,7 @@ impl EncodedArray for FsstArray {
             len: rows.len(),
             offsets: self.offsets.slice(rows.start..rows.end + 1)?,
             lengths: self.lengths.slice(rows.clone())?,
-            validity: validity::slice_child(self.validity.as_ref(), &rows)?,
+            validity: self.validity.slice(&rows)?,
             ..self.clone()
         }))
     }

@@ -23,7 +23,7 @@ use arrow::datatypes::{ArrowNativeType, ArrowNativeTypeOp, DataType, Field, Fiel
 use super::Encoding;
 use super::coded_text;
 use super::list_view::{ListViewArray, Views};
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, present, validity};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
 use crate::limits::{Limits, Work};
@@ -87,7 +87,7 @@ pub(crate) fn lists(
     dtype: &DType,
     elements: EncodedRef,
     offsets: Vec<u64>,
-    validity: Option<EncodedRef>,
+    validity: ValidityChild,
     limits: &Limits,
 ) -> EncodedRef {
     Arc::new(ListArray {
@@ -130,7 +130,7 @@ struct ListArray {
     len: usize,
     elements: EncodedRef,
     offsets: EncodedRef,
-    validity: Option<EncodedRef>,
+    validity: ValidityChild,
     limits: Limits,
 }
 
@@ -165,7 +165,7 @@ impl ListArray {
         Ok(views.collect())
     }
 
-    fn pick(&self, rows: &UInt64Array, validity: Option<EncodedRef>) -> Result<EncodedRef> {
+    fn pick(&self, rows: &UInt64Array, validity: ValidityChild) -> Result<EncodedRef> {
         let views = self.views_at(rows)?;
         let elements = Arc::clone(&self.elements);
         Ok(Arc::new(ListViewArray::new(self.dtype.clone(), elements, views, validity, self.limits)))
@@ -243,7 +243,7 @@ impl EncodedArray for ListArray {
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        let validity = self.validity.iter().map(|child| ("validity", Arc::clone(child)));
+        let validity = self.validity.named();
         let children = [("elements", &self.elements), ("offsets", &self.offsets)];
         children.map(|(name, child)| (name, Arc::clone(child))).into_iter().chain(validity).collect()
     }
@@ -265,7 +265,7 @@ impl EncodedArray for ListArray {
     }
 
     fn validity(&self) -> Result<Validity> {
-        validity::decode_child(self.validity.as_ref())
+        self.validity.decode()
     }
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
@@ -274,18 +274,18 @@ impl EncodedArray for ListArray {
             len: rows.len(),
             elements: Arc::clone(&self.elements),
             offsets: self.offsets.slice(rows.start..rows.end + 1)?,
-            validity: validity::slice_child(self.validity.as_ref(), &rows)?,
+            validity: self.validity.slice(&rows)?,
             limits: self.limits,
         }))
     }
 
     fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         let rows: Vec<u64> = mask.indices().into_iter().map(|row| row as u64).collect();
-        self.pick(&rows.into(), validity::filter_child(self.validity.as_ref(), mask)?)
+        self.pick(&rows.into(), self.validity.filter(mask)?)
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        self.pick(indices, self.validity.as_ref().map(|child| child.take(indices)).transpose()?)
+        self.pick(indices, self.validity.take(indices)?)
     }
 }
 

@@ -23,7 +23,7 @@ use super::Encoding;
 use super::list::{arrow_list, elements_len, integer_type, window_of};
 use crate::array::row_bytes::RowBytes;
 use crate::array::{
-    ArrayRef, Decoded, EncodedArray, EncodedRef, Node, RowPicker, Validity, present, validity,
+    ArrayRef, Decoded, EncodedArray, EncodedRef, Node, RowPicker, Validity, ValidityChild, present,
 };
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
@@ -74,7 +74,7 @@ impl Encoding for ListView {
         let offsets = node.child_rows(1, &offset, node.len(), rows);
         let sizes = node.child_rows(2, &size, node.len(), rows);
         let validity = validity?;
-        let nulls = validity::decode_child(validity.as_ref())?.to_nulls(rows.len());
+        let nulls = validity.decode()?.to_nulls(rows.len());
         let mut views = Views::read(&offsets?, &sizes?, nulls.as_ref(), elements_len)?;
         let runs = views.runs();
         let count = runs.iter().fold(0usize, |count, run| count.saturating_add(run.len()));
@@ -226,7 +226,7 @@ pub(super) struct ListViewArray {
     elements: EncodedRef,
     offsets: EncodedRef,
     sizes: EncodedRef,
-    validity: Option<EncodedRef>,
+    validity: ValidityChild,
     limits: Limits,
 }
 
@@ -236,7 +236,7 @@ impl ListViewArray {
         dtype: DType,
         elements: EncodedRef,
         views: Views,
-        validity: Option<EncodedRef>,
+        validity: ValidityChild,
         limits: Limits,
     ) -> Self {
         let child = |values: Vec<usize>| -> EncodedRef {
@@ -343,7 +343,7 @@ impl EncodedArray for ListViewArray {
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        let validity = self.validity.iter().map(|child| ("validity", Arc::clone(child)));
+        let validity = self.validity.named();
         let children = [("elements", &self.elements), ("offsets", &self.offsets), ("sizes", &self.sizes)];
         children.map(|(name, child)| (name, Arc::clone(child))).into_iter().chain(validity).collect()
     }
@@ -367,7 +367,7 @@ impl EncodedArray for ListViewArray {
     }
 
     fn validity(&self) -> Result<Validity> {
-        validity::decode_child(self.validity.as_ref())
+        self.validity.decode()
     }
 
     fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
@@ -376,7 +376,7 @@ impl EncodedArray for ListViewArray {
             elements: Arc::clone(&self.elements),
             offsets: pick(&self.offsets)?,
             sizes: pick(&self.sizes)?,
-            validity: self.validity.as_ref().map(pick).transpose()?,
+            validity: self.validity.pick(pick)?,
             limits: self.limits,
         })))
     }
@@ -502,7 +502,7 @@ mod tests {
         let text: ArrayRef = Arc::new(StringViewArray::from(vec!["x".repeat(1 << 16); 2]));
         let elements: EncodedRef = Arc::new(Decoded::new(DType::Utf8(false), text));
         let views: Views = std::iter::repeat_n((0, 2), 1 << 15).collect();
-        let array = ListViewArray::new(dtype, elements, views, None, Limits::default());
+        let array = ListViewArray::new(dtype, elements, views, ValidityChild::default(), Limits::default());
         let item = |data_type| DataType::List(Arc::new(Field::new("item", data_type, false)));
         let error = array.decode(&item(DataType::Utf8)).unwrap_err();
         assert!(matches!(error, Error::LimitExceeded(_)), "{error}");

@@ -18,7 +18,7 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::{
-    Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, masking, validity,
+    Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, ValidityChild, masking,
 };
 use crate::dtype::DType;
 use crate::expr::Predicate;
@@ -56,24 +56,24 @@ impl Encoding for Masked {
 
 /// The rows of `values`, also null where the bool array `validity` is false, as an array of `dtype`,
 /// which may differ from that of the values only in nullability.
-pub(crate) fn masked(values: EncodedRef, validity: Option<&EncodedRef>, dtype: DType) -> EncodedRef {
-    if validity.is_none() && values.dtype() == &dtype {
+pub(crate) fn masked(values: EncodedRef, validity: &ValidityChild, dtype: DType) -> EncodedRef {
+    if validity.is_absent() && values.dtype() == &dtype {
         return values;
     }
-    Arc::new(MaskedArray { dtype, values, validity: validity.cloned() })
+    Arc::new(MaskedArray { dtype, values, validity: validity.clone() })
 }
 
 #[derive(Debug)]
 struct MaskedArray {
     dtype: DType,
     values: EncodedRef,
-    validity: Option<EncodedRef>,
+    validity: ValidityChild,
 }
 
 impl MaskedArray {
     /// The validity of the rows; `None` if no rows are masked.
     fn valid(&self) -> Result<Option<NullBuffer>> {
-        Ok(validity::decode_child(self.validity.as_ref())?.to_nulls(self.len()))
+        Ok(self.validity.decode()?.to_nulls(self.len()))
     }
 }
 
@@ -91,7 +91,7 @@ impl EncodedArray for MaskedArray {
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        let validity = self.validity.iter().map(|child| ("validity", Arc::clone(child)));
+        let validity = self.validity.named();
         std::iter::once(("values", Arc::clone(&self.values))).chain(validity).collect()
     }
 
@@ -108,7 +108,7 @@ impl EncodedArray for MaskedArray {
     }
 
     fn validity(&self) -> Result<Validity> {
-        let own = validity::decode_child(self.validity.as_ref())?;
+        let own = self.validity.decode()?;
         // Rows that take no bytes may be too many for a bit each.
         Ok(match (self.values.validity()?, own) {
             (Validity::AllValid, other) | (other, Validity::AllValid) => other,
@@ -120,7 +120,7 @@ impl EncodedArray for MaskedArray {
     }
 
     fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
-        let validity = self.validity.as_ref().map(pick).transpose()?;
+        let validity = self.validity.pick(pick)?;
         Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), values: pick(&self.values)?, validity })))
     }
 
@@ -136,7 +136,7 @@ impl EncodedArray for MaskedArray {
 
     fn aggregate(&self) -> Result<Aggregate> {
         let Some(value) = self.values.as_constant() else { return self.aggregate_decoded() };
-        let nulls = match validity::decode_child(self.validity.as_ref())? {
+        let nulls = match self.validity.decode()? {
             Validity::AllValid => 0,
             Validity::AllNull => self.len(),
             Validity::Bits(valid) => valid.null_count(),
@@ -147,14 +147,14 @@ impl EncodedArray for MaskedArray {
 
     fn field(&self, at: usize) -> Result<EncodedRef> {
         let dtype = masking::field_dtype(&self.dtype, at)?;
-        Ok(masked(self.values.field(at)?, self.validity.as_ref(), dtype))
+        Ok(masked(self.values.field(at)?, &self.validity, dtype))
     }
 
     fn as_constant(&self) -> Option<Scalar> {
-        match self.validity {
-            Some(_) => None,
-            None => self.values.as_constant()?.with_dtype(&self.dtype).ok(),
+        if !self.validity.is_absent() {
+            return None;
         }
+        self.values.as_constant()?.with_dtype(&self.dtype).ok()
     }
 }
 

@@ -11,7 +11,7 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::Result;
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, numbers, present, validity};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, numbers, present};
 use crate::dtype::{DType, PType};
 use crate::kernels::Word;
 use crate::limits::Limits;
@@ -54,7 +54,7 @@ struct PrimitiveArray {
     ptype: PType,
     len: usize,
     values: Buffer,
-    validity: Option<EncodedRef>,
+    validity: ValidityChild,
     limits: Limits,
 }
 
@@ -72,7 +72,7 @@ impl EncodedArray for PrimitiveArray {
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        self.validity.iter().map(|child| ("validity", Arc::clone(child))).collect()
+        self.validity.named().into_iter().collect()
     }
 
     fn own_bytes(&self) -> usize {
@@ -94,7 +94,7 @@ impl EncodedArray for PrimitiveArray {
     }
 
     fn validity(&self) -> Result<Validity> {
-        validity::decode_child(self.validity.as_ref())
+        self.validity.decode()
     }
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
@@ -104,7 +104,7 @@ impl EncodedArray for PrimitiveArray {
             ptype: self.ptype,
             len: rows.len(),
             values: self.values.slice_with_length(rows.start * width, rows.len() * width),
-            validity: validity::slice_child(self.validity.as_ref(), &rows)?,
+            validity: self.validity.slice(&rows)?,
             limits: self.limits,
         }))
     }

@@ -18,7 +18,7 @@ use arrow::datatypes::DataType;
 use super::Encoding;
 use super::masked::masked;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, masking, present, validity,
+    ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, ValidityChild, masking, present,
 };
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
@@ -43,29 +43,16 @@ impl Encoding for Struct {
         };
         node.no_metadata()?;
         node.expect_buffers(0)?;
-        // Unlike in other encodings, the validity is the first child, as it also is in parquet.variant.
-        let first = match node.child_count().checked_sub(types.len()) {
-            Some(first @ 0..=1) => first,
-            _ => {
-                return Err(Error::corrupt(format!(
-                    "{} children for {} fields",
-                    node.child_count(),
-                    types.len()
-                )));
-            }
-        };
-        if first == 1 && !node.dtype().is_nullable() {
-            return Err(Error::corrupt(format!("validity under the non-nullable type {}", node.dtype())));
-        }
+        let first = node.child_count().saturating_sub(types.len());
         // All are requested before an error of one of them is returned.
-        let validity = (first == 1).then(|| node.child(0, &DType::Bool(false), node.len()));
+        let validity = node.leading_validity(types.len());
         let fields = types.dtypes().iter().enumerate();
         let fields: Vec<_> = fields.map(|(at, dtype)| node.child(first + at, dtype, node.len())).collect();
         Ok(Arc::new(Fields {
             dtype: node.dtype().clone(),
             len: node.len(),
             fields: fields.into_iter().collect::<Result<_>>()?,
-            validity: validity.transpose()?,
+            validity: validity?,
             limits: *node.limits(),
         }))
     }
@@ -79,7 +66,7 @@ impl Encoding for Struct {
 pub(crate) fn struct_of(
     dtype: DType,
     fields: Vec<EncodedRef>,
-    validity: Option<EncodedRef>,
+    validity: ValidityChild,
     len: usize,
     limits: Limits,
 ) -> EncodedRef {
@@ -91,7 +78,7 @@ struct Fields {
     dtype: DType,
     len: usize,
     fields: Vec<EncodedRef>,
-    validity: Option<EncodedRef>,
+    validity: ValidityChild,
     limits: Limits,
 }
 
@@ -109,8 +96,8 @@ impl EncodedArray for Fields {
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        let validity = self.validity.iter().map(|child| ("validity", Arc::clone(child)));
-        validity.chain(self.fields.iter().map(|field| ("field", Arc::clone(field)))).collect()
+        let validity = self.validity.named();
+        validity.into_iter().chain(self.fields.iter().map(|field| ("field", Arc::clone(field)))).collect()
     }
 
     fn limits(&self) -> Limits {
@@ -138,7 +125,7 @@ impl EncodedArray for Fields {
     }
 
     fn validity(&self) -> Result<Validity> {
-        validity::decode_child(self.validity.as_ref())
+        self.validity.decode()
     }
 
     fn pick_rows(&self, len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
@@ -146,7 +133,7 @@ impl EncodedArray for Fields {
             dtype: self.dtype.clone(),
             len,
             fields: self.fields.iter().map(pick).collect::<Result<_>>()?,
-            validity: self.validity.as_ref().map(pick).transpose()?,
+            validity: self.validity.pick(pick)?,
             limits: self.limits,
         })))
     }
@@ -154,7 +141,7 @@ impl EncodedArray for Fields {
     fn field(&self, at: usize) -> Result<EncodedRef> {
         let dtype = masking::field_dtype(&self.dtype, at)?;
         let field = self.fields.get(at).ok_or_else(|| Error::invalid(format!("no field {at}")))?;
-        Ok(masked(Arc::clone(field), self.validity.as_ref(), dtype))
+        Ok(masked(Arc::clone(field), &self.validity, dtype))
     }
 }
 

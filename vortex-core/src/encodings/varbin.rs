@@ -18,7 +18,9 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use super::coded_text::{self, Chosen, Places};
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, bytes, decode_offsets, validity};
+use crate::array::{
+    ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, bytes, decode_offsets,
+};
 use crate::dtype::{DType, PType};
 use crate::limits::Limits;
 use crate::mask::Mask;
@@ -69,7 +71,7 @@ pub(super) struct VarBinArray {
     len: usize,
     pub(super) offsets: EncodedRef,
     pub(super) bytes: Buffer,
-    pub(super) validity: Option<EncodedRef>,
+    pub(super) validity: ValidityChild,
     limits: Limits,
 }
 
@@ -93,7 +95,7 @@ impl VarBinArray {
         node: &Node<'_>,
         bytes: Buffer,
         offsets: Vec<u64>,
-        validity: Option<EncodedRef>,
+        validity: ValidityChild,
     ) -> EncodedRef {
         Arc::new(Self {
             dtype: node.dtype().clone(),
@@ -114,7 +116,7 @@ impl VarBinArray {
             len: chosen.len(),
             offsets: coded_text::integers_child(ends, &self.limits),
             bytes: bytes.into(),
-            validity: self.validity.as_ref().map(|child| chosen.of(child)).transpose()?,
+            validity: self.validity.pick(&|child| chosen.of(child))?,
             ..self.clone()
         }))
     }
@@ -140,7 +142,7 @@ impl EncodedArray for VarBinArray {
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let offsets = std::iter::once(("offsets", Arc::clone(&self.offsets)));
-        offsets.chain(self.validity.iter().map(|child| ("validity", Arc::clone(child)))).collect()
+        offsets.chain(self.validity.named()).collect()
     }
 
     fn own_bytes(&self) -> usize {
@@ -158,7 +160,7 @@ impl EncodedArray for VarBinArray {
     }
 
     fn validity(&self) -> Result<Validity> {
-        validity::decode_child(self.validity.as_ref())
+        self.validity.decode()
     }
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
@@ -167,7 +169,7 @@ impl EncodedArray for VarBinArray {
             len: rows.len(),
             offsets: self.offsets.slice(rows.start..rows.end + 1)?,
             bytes: self.bytes.clone(),
-            validity: validity::slice_child(self.validity.as_ref(), &rows)?,
+            validity: self.validity.slice(&rows)?,
             limits: self.limits,
         }))
     }

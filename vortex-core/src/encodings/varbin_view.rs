@@ -21,7 +21,7 @@ use arrow::datatypes::{ByteViewType, DataType};
 
 use super::Encoding;
 use super::varbin::VarBinArray;
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, all, bytes, validity};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, all, bytes};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::kernels::views::{MAX_INLINE, VIEW_BYTES, view_len};
@@ -68,7 +68,7 @@ impl Encoding for VarBinView {
         // Both are requested before an error of one of them is returned.
         let (views, validity) = (picked.values(data, VIEW_BYTES), picked.validity_child(0));
         let (views, validity) = (node.aligned(views?, VIEW_BYTES)?, validity?);
-        let nulls = validity::decode_child(validity.as_ref())?.to_nulls(rows.len());
+        let nulls = validity.decode()?.to_nulls(rows.len());
         let valid = |at: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(at));
         let views = views.typed_data::<u128>().iter().enumerate();
         // Views of null rows are arbitrary.
@@ -104,7 +104,7 @@ struct VarBinViewArray {
     data: Arc<[Buffer]>,
     /// Bytes of the data, each counted once.
     held: usize,
-    validity: Option<EncodedRef>,
+    validity: ValidityChild,
     limits: Limits,
 }
 
@@ -117,7 +117,7 @@ fn distinct_bytes(buffers: &[Buffer]) -> usize {
 }
 
 impl VarBinViewArray {
-    fn with(&self, views: ScalarBuffer<u128>, validity: Option<EncodedRef>) -> EncodedRef {
+    fn with(&self, views: ScalarBuffer<u128>, validity: ValidityChild) -> EncodedRef {
         Arc::new(Self {
             dtype: self.dtype.clone(),
             views,
@@ -155,7 +155,7 @@ impl EncodedArray for VarBinViewArray {
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        self.validity.iter().map(|child| ("validity", Arc::clone(child))).collect()
+        self.validity.named().into_iter().collect()
     }
 
     fn own_bytes(&self) -> usize {
@@ -181,24 +181,24 @@ impl EncodedArray for VarBinViewArray {
     }
 
     fn validity(&self) -> Result<Validity> {
-        validity::decode_child(self.validity.as_ref())
+        self.validity.decode()
     }
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        let validity = validity::slice_child(self.validity.as_ref(), &rows)?;
+        let validity = self.validity.slice(&rows)?;
         Ok(self.with(self.views.slice(rows.start, rows.len()), validity))
     }
 
     fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         let mut views = Vec::with_capacity(mask.true_count());
         mask.runs().into_iter().for_each(|run| views.extend_from_slice(&self.views[run]));
-        Ok(self.with(views.into(), validity::filter_child(self.validity.as_ref(), mask)?))
+        Ok(self.with(views.into(), self.validity.filter(mask)?))
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         // Indices are in range of an array in memory, so they fit `usize`.
         let views: Vec<u128> = indices.values().iter().map(|at| self.views[*at as usize]).collect();
-        let validity = self.validity.as_ref().map(|child| child.take(indices)).transpose()?;
+        let validity = self.validity.take(indices)?;
         debug_assert_eq!(indices.null_count(), 0, "indices of a take are not null");
         Ok(self.with(views.into(), validity))
     }

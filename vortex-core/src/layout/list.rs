@@ -126,7 +126,7 @@ impl Layout for ListLayout {
         let elements = self.elements.read(&(first as u64..last as u64), have)?;
         let validity = self.validity.as_ref().map(|validity| validity.read(rows, have)).transpose()?;
         let offsets = offsets.iter().map(|offset| (offset - first) as u64).collect();
-        Ok(lists(&self.dtype, elements, offsets, validity, have.limits()))
+        Ok(lists(&self.dtype, elements, offsets, validity.into(), have.limits()))
     }
 
     fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {
@@ -146,6 +146,6 @@ impl Layout for ListLayout {
             offsets.push(wanted.len() as u64);
         }
         let elements = self.elements.read_rows(&wanted, have)?;
-        Ok(lists(&self.dtype, elements, offsets, validity?, have.limits()))
+        Ok(lists(&self.dtype, elements, offsets, validity?.into(), have.limits()))
     }
 }

@@ -64,12 +64,12 @@ impl Layout for MaskedLayout {
 
     fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<EncodedRef> {
         let validity = self.validity.read(rows, have)?;
-        Ok(masked(self.field.read(rows, have)?, Some(&validity), self.dtype.clone()))
+        Ok(masked(self.field.read(rows, have)?, &Some(validity).into(), self.dtype.clone()))
     }
 
     fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {
         // Both are asked for what they need before an error of one of them is returned.
         let (validity, field) = (self.validity.read_rows(rows, have), self.field.read_rows(rows, have));
-        Ok(masked(field?, Some(&validity?), self.dtype.clone()))
+        Ok(masked(field?, &Some(validity?).into(), self.dtype.clone()))
     }
 }

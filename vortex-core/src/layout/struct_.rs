@@ -111,7 +111,13 @@ impl Layout for StructLayout {
         let len = len_of(rows.end - rows.start)?;
         let fields = (0..self.fields.len()).map(|at| self.stored_field(at)?.read(rows, have));
         let validity = self.validity.as_ref().map(|validity| validity.read(rows, have)).transpose()?;
-        Ok(struct_of(self.dtype().clone(), fields.collect::<Result<_>>()?, validity, len, *have.limits()))
+        Ok(struct_of(
+            self.dtype().clone(),
+            fields.collect::<Result<_>>()?,
+            validity.into(),
+            len,
+            *have.limits(),
+        ))
     }
 
     fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {
@@ -120,6 +126,6 @@ impl Layout for StructLayout {
             (0..self.fields.len()).map(|at| self.stored_field(at)?.read_rows(rows, have)).collect();
         let validity = self.validity.as_ref().map(|validity| validity.read_rows(rows, have)).transpose()?;
         let fields = fields.into_iter().collect::<Result<_>>()?;
-        Ok(struct_of(self.dtype().clone(), fields, validity, rows.len(), *have.limits()))
+        Ok(struct_of(self.dtype().clone(), fields, validity.into(), rows.len(), *have.limits()))
     }
 }

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{
-    Array as _, ArrayData, AsArray as _, Float64Array, Int64Array, RecordBatch, StringArray, make_array,
-    new_empty_array,
+    Array as _, ArrayData, Float64Array, Int64Array, RecordBatch, StringArray, make_array, new_empty_array,
 };
-use arrow::buffer::{Buffer, NullBuffer};
+use arrow::buffer::Buffer;
 use arrow::datatypes::DataType;
 use vortex_core::Registry;
 use vortex_core::array::{ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, present};
@@ -49,12 +48,7 @@ impl Encoding for Numbers {
         node.expect_buffers(1)?;
         // Both are asked for what they need before an error of one of them is returned.
         let (values, validity) = (node.values(0, ptype.byte_width()), node.validity_child(0)?);
-        let nulls = match validity {
-            Some(validity) => {
-                Some(NullBuffer::new(validity.decode(&DataType::Boolean)?.as_boolean().values().clone()))
-            }
-            None => None,
-        };
+        let nulls = validity.decode()?.to_nulls(node.len());
         let bytes = node.limits().decoded_bytes(node.len(), ptype.byte_width())?;
         let values = values?;
         if values.len() != bytes {

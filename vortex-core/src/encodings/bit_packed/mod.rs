@@ -34,8 +34,8 @@ use super::Encoding;
 use super::patches::{Patches, PatchesMessage};
 use crate::array::intervals::tests_of;
 use crate::array::{
-    ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, all, array_of_raw, decode_raw, present,
-    validity,
+    ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, ValidityChild, all, array_of_raw,
+    decode_raw, present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::{Intervals, Predicate};
@@ -110,7 +110,7 @@ impl Encoding for BitPacked {
             if let (Some(patches), _) = patches? {
                 patches.apply(&mut values, |_, patch| patch)?;
             }
-            let nulls = validity::decode_child(validity?.as_ref())?.to_nulls(rows.len());
+            let nulls = validity?.decode()?.to_nulls(rows.len());
             let array = array_of_raw(frame.ptype, values.into(), nulls)?;
             Ok(Arc::new(Decoded::new(node.dtype().clone(), array).with_limits(*node.limits())))
         })
@@ -184,7 +184,7 @@ pub(crate) struct BitPackedArray {
     offset: usize,
     blocks: BlockPositions,
     patches: Option<Patches>,
-    validity: Option<EncodedRef>,
+    validity: ValidityChild,
     limits: Limits,
 }
 
@@ -318,12 +318,12 @@ impl BitPackedArray {
         &self,
         mut values: Vec<W>,
         patches: Option<Patches>,
-        validity: Option<&EncodedRef>,
+        validity: &ValidityChild,
     ) -> Result<EncodedRef> {
         if let Some(patches) = patches {
             patches.apply(&mut values, |_, patch| patch)?;
         }
-        let nulls = validity::decode_child(validity)?.to_nulls(values.len());
+        let nulls = validity.decode()?.to_nulls(values.len());
         let array = array_of_raw(self.ptype, values.into(), nulls)?;
         Ok(Arc::new(Decoded::new(self.dtype.clone(), array).with_limits(self.limits)))
     }
@@ -344,7 +344,7 @@ impl EncodedArray for BitPackedArray {
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let mut children = self.patches.as_ref().map_or_else(Vec::new, Patches::children);
-        children.extend(self.validity.iter().map(|child| ("validity", Arc::clone(child))));
+        children.extend(self.validity.named());
         if let BlockPositions::Uneven { bounds, .. } = &self.blocks {
             children.push(("block_offsets", Arc::clone(&bounds.child)));
         }
@@ -372,7 +372,7 @@ impl EncodedArray for BitPackedArray {
     }
 
     fn validity(&self) -> Result<Validity> {
-        validity::decode_child(self.validity.as_ref())
+        self.validity.decode()
     }
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
@@ -384,7 +384,7 @@ impl EncodedArray for BitPackedArray {
             offset: start % BLOCK,
             blocks: self.blocks.slice(first..last),
             patches: self.patches.as_ref().map(|patches| patches.slice(rows.clone())),
-            validity: validity::slice_child(self.validity.as_ref(), &rows)?,
+            validity: self.validity.slice(&rows)?,
             dtype: self.dtype.clone(),
             ..*self
         }))
@@ -401,10 +401,10 @@ impl EncodedArray for BitPackedArray {
             Some(patches) => patches.filter(mask)?,
             None => None,
         };
-        let validity = validity::filter_child(self.validity.as_ref(), mask)?;
+        let validity = self.validity.filter(mask)?;
         match_word!(self.ptype, |W| {
             let values = self.unpack_live::<W>(&mask.to_bits(), mask.true_count())?;
-            self.decoded(values, patches, validity.as_ref())
+            self.decoded(values, patches, &validity)
         })
     }
 
@@ -416,10 +416,10 @@ impl EncodedArray for BitPackedArray {
             Some(patches) => patches.take(indices)?,
             None => None,
         };
-        let validity = self.validity.as_ref().map(|child| child.take(indices)).transpose()?;
+        let validity = self.validity.take(indices)?;
         match_word!(self.ptype, |W| {
             let values = self.unpack_single::<W>(indices.values())?;
-            self.decoded(values, patches, validity.as_ref())
+            self.decoded(values, patches, &validity)
         })
     }
 

@@ -75,7 +75,7 @@ impl Encoding for BitPackedV2 {
             offset: frame.offset,
             blocks: BlockPositions::uneven(packed, offsets, frame.ptype.bit_width()),
             patches,
-            validity,
+            validity: validity.into(),
             limits: *node.limits(),
         }))
     }

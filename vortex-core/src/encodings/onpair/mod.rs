@@ -27,8 +27,8 @@ use super::coded_text::{self, Chosen, CodedRows, MIN_PER_TAKEN, Places, integers
 use super::dict::used_values;
 use super::varbin::one_more;
 use crate::array::{
-    ArrayRef, Decoded, EncodedArray, EncodedRef, Lengths, Node, Validity, bytes, decode_offsets, integer_at,
-    numbers, validity,
+    ArrayRef, Decoded, EncodedArray, EncodedRef, Lengths, Node, Validity, ValidityChild, bytes,
+    decode_offsets, integer_at, numbers,
 };
 use crate::dtype::DType;
 use crate::expr::Predicate;
@@ -192,7 +192,7 @@ struct OnPairArray {
     codes: EncodedRef,
     offsets: EncodedRef,
     lengths: EncodedRef,
-    validity: Option<EncodedRef>,
+    validity: ValidityChild,
     limits: Limits,
 }
 
@@ -231,7 +231,7 @@ impl OnPairArray {
             codes,
             offsets: coded_text::integers_child(ends, &self.limits),
             lengths: chosen.of(&self.lengths)?,
-            validity: self.validity.as_ref().map(|child| chosen.of(child)).transpose()?,
+            validity: self.validity.pick(&|child| chosen.of(child))?,
             ..self.clone()
         }))
     }
@@ -278,8 +278,8 @@ impl EncodedArray for OnPairArray {
             ("codes_offsets", &self.offsets),
             ("lengths", &self.lengths),
         ];
-        let all = own.into_iter().chain(self.validity.iter().map(|child| ("validity", child)));
-        all.map(|(name, child)| (name, Arc::clone(child))).collect()
+        let own = own.map(|(name, child)| (name, Arc::clone(child)));
+        own.into_iter().chain(self.validity.named()).collect()
     }
 
     fn own_bytes(&self) -> usize {
@@ -309,7 +309,7 @@ impl EncodedArray for OnPairArray {
     }
 
     fn validity(&self) -> Result<Validity> {
-        validity::decode_child(self.validity.as_ref())
+        self.validity.decode()
     }
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
@@ -317,7 +317,7 @@ impl EncodedArray for OnPairArray {
             len: rows.len(),
             offsets: self.offsets.slice(rows.start..rows.end + 1)?,
             lengths: self.lengths.slice(rows.clone())?,
-            validity: validity::slice_child(self.validity.as_ref(), &rows)?,
+            validity: self.validity.slice(&rows)?,
             ..self.clone()
         }))
     }

@@ -21,7 +21,7 @@ use arrow::datatypes::DataType;
 
 use super::shredded::{Shredded, reassemble};
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, masking, present, validity,
+    ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, ValidityChild, masking, present,
 };
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
@@ -52,7 +52,7 @@ impl Encoding for ParquetVariant {
     }
 
     fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
-        let DType::Variant(nullable) = node.dtype() else {
+        let DType::Variant(_) = node.dtype() else {
             return Err(Error::corrupt(format!("holds variants, not {}", node.dtype())));
         };
         let message = node.message::<Metadata>()?;
@@ -62,16 +62,9 @@ impl Encoding for ParquetVariant {
         if !message.has_value && typed_dtype.is_none() {
             return Err(Error::corrupt("a variant without values"));
         }
-        let rest = 1 + usize::from(message.has_value) + usize::from(typed_dtype.is_some());
-        let mut next = match node.child_count().checked_sub(rest) {
-            Some(first @ 0..=1) => first,
-            _ => return Err(Error::corrupt(format!("{} children, expected {rest}", node.child_count()))),
-        };
-        let validity = match next {
-            0 => None,
-            _ if *nullable => Some(node.child(0, &DType::Bool(false), node.len())?),
-            _ => return Err(Error::corrupt("validity under the non-nullable type variant")),
-        };
+        let others = 1 + usize::from(message.has_value) + usize::from(typed_dtype.is_some());
+        let validity = node.leading_validity(others)?;
+        let mut next = usize::from(!validity.is_absent());
         let mut child = |dtype: &DType| {
             next += 1;
             node.child(next - 1, dtype, node.len())
@@ -90,7 +83,7 @@ struct VariantRows {
     metadata: EncodedRef,
     value: Option<EncodedRef>,
     typed: Option<EncodedRef>,
-    validity: Option<EncodedRef>,
+    validity: ValidityChild,
     limits: Limits,
 }
 
@@ -108,13 +101,13 @@ impl EncodedArray for VariantRows {
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        let children = [
-            ("validity", self.validity.as_ref()),
+        let own = [
             ("metadata", Some(&self.metadata)),
             ("value", self.value.as_ref()),
             ("typed_value", self.typed.as_ref()),
         ];
-        children.into_iter().filter_map(|(name, child)| Some((name, Arc::clone(child?)))).collect()
+        let own = own.into_iter().filter_map(|(name, child)| Some((name, Arc::clone(child?))));
+        self.validity.named().into_iter().chain(own).collect()
     }
 
     fn limits(&self) -> Limits {
@@ -160,7 +153,7 @@ impl EncodedArray for VariantRows {
     }
 
     fn validity(&self) -> Result<Validity> {
-        validity::decode_child(self.validity.as_ref())
+        self.validity.decode()
     }
 
     fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
@@ -170,7 +163,7 @@ impl EncodedArray for VariantRows {
             metadata: pick(&self.metadata)?,
             value: optional(&self.value)?,
             typed: optional(&self.typed)?,
-            validity: optional(&self.validity)?,
+            validity: self.validity.pick(pick)?,
             limits: self.limits,
         })))
     }
