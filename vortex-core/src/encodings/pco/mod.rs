@@ -99,6 +99,9 @@ struct Chunks {
     value_count: usize,
 }
 
+/// Number of values that are decoded at a time: few enough that they stay in the processor's cache until they are copied.
+const PIECE: usize = 8 * FULL_BATCH_N;
+
 type PcoArray = ValidRowsArray<Chunks>;
 
 impl StoredValues for Chunks {
@@ -190,10 +193,10 @@ impl PcoArray {
         let broken = |error: pco::errors::PcoError| Error::corrupt(format!("pco: {error}"));
         let wanted = self.rows.values()?;
         let mut values: Vec<T> = Vec::with_capacity(live.true_count());
-        let mut scratch: Vec<T> = Vec::new();
         if live.is_none() {
             return Ok(values);
         }
+        let mut scratch = [T::default(); PIECE];
         let (file, _) = FileDecompressor::new(self.stored.header.as_slice()).map_err(broken)?;
         for chunk in &self.stored.all {
             let mut opened: Option<ChunkDecompressor<T>> = None;
@@ -214,27 +217,26 @@ impl PcoArray {
                     }
                 };
                 let count = page.values.len();
-                // Fills `to` with the first values of the page.
-                let mut decode = |to: &mut [T]| {
-                    let mut page = opened.page_decompressor(page.bytes.as_slice(), count).map_err(broken)?;
-                    let progress = page.read(to).map_err(broken)?;
-                    if progress.n_processed != to.len() || progress.finished != (to.len() == count) {
-                        return Err(Error::corrupt(format!("pco page ends after {}", progress.n_processed)));
+                let offset = shared.start - page.values.start;
+                let end = (offset + live.span().end).next_multiple_of(FULL_BATCH_N).min(count);
+                self.limits.decoded_bytes(end, size_of::<T>())?;
+                let mut page = opened.page_decompressor(page.bytes.as_slice(), count).map_err(broken)?;
+                for start in (0..end).step_by(PIECE) {
+                    let piece = start..end.min(start + PIECE);
+                    let decoded = &mut scratch[..piece.len()];
+                    let progress = page.read(decoded).map_err(broken)?;
+                    if progress.n_processed != piece.len() || progress.finished != (piece.end == count) {
+                        return Err(Error::corrupt(format!(
+                            "pco page ends after {}",
+                            start + progress.n_processed
+                        )));
                     }
-                    Ok(())
-                };
-                if live.is_all() && shared == page.values {
-                    let before = values.len();
-                    values.resize(before + count, T::default());
-                    decode(&mut values[before..])?;
-                } else {
-                    let offset = shared.start - page.values.start;
-                    let end = (offset + live.span().end).next_multiple_of(FULL_BATCH_N).min(count);
-                    self.limits.decoded_bytes(end, size_of::<T>())?;
-                    scratch.resize(end, T::default());
-                    decode(&mut scratch[..end])?;
-                    for run in live.runs() {
-                        values.extend_from_slice(&scratch[run.start + offset..run.end + offset]);
+                    // Rows before the shared ones are decoded, and skipped.
+                    let rows = piece.start.max(offset) - offset..piece.end.max(offset) - offset;
+                    let rows = rows.start.min(live.len())..rows.end.min(live.len());
+                    for run in live.slice(rows.clone()).runs() {
+                        let first = rows.start + offset - piece.start;
+                        values.extend_from_slice(&decoded[first + run.start..first + run.end]);
                     }
                 }
             }
