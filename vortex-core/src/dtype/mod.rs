@@ -9,7 +9,7 @@ mod inner;
 mod nested;
 mod ptype;
 pub(crate) mod stored;
-pub(crate) mod zone;
+pub(crate) mod time_zone;
 
 use std::fmt;
 use std::sync::Arc;

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, Schema};
 
 use super::arrow::{from_field, presents};
-use super::{DType, MapType, Meaning, PType, StructType, with_inner, zone};
+use super::{DType, MapType, Meaning, PType, StructType, time_zone, with_inner};
 use crate::release::since;
 use crate::{Error, Release, Result};
 
@@ -101,8 +101,8 @@ fn stored(field: &Field, min_reader: Release) -> Result<DType> {
         DataType::Union(..) => {
             return Err(Error::invalid(format!("Vortex cannot store Arrow type {}", field.data_type())));
         }
-        DataType::Timestamp(unit, Some(zone)) if !zone::is_known(zone) => {
-            from_field(&Field::new("", DataType::Timestamp(*unit, Some(zone::UTC.into())), nullable))?
+        DataType::Timestamp(unit, Some(zone)) if !time_zone::is_known(zone) => {
+            from_field(&Field::new("", DataType::Timestamp(*unit, Some(time_zone::UTC.into())), nullable))?
         }
         plain => from_field(&Field::new(field.name(), plain.clone(), nullable))?,
     })
@@ -226,8 +226,8 @@ pub(crate) fn carrier(dtype: &DType, to: &DataType) -> Option<DataType> {
         }
         (DType::Primitive(PType::I64, _), DataType::Duration(_)) => DataType::Int64,
         (DType::Primitive(PType::I32, _), DataType::Interval(IntervalUnit::YearMonth)) => DataType::Int32,
-        (DType::Extension(_), DataType::Timestamp(unit, Some(zone))) if !zone::is_known(zone) => {
-            let carrier = DataType::Timestamp(*unit, Some(zone::UTC.into()));
+        (DType::Extension(_), DataType::Timestamp(unit, Some(zone))) if !time_zone::is_known(zone) => {
+            let carrier = DataType::Timestamp(*unit, Some(time_zone::UTC.into()));
             presents(dtype, &carrier).then_some(carrier)?
         }
         (DType::Struct(fields, _), DataType::Interval(unit)) => {

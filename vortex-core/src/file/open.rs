@@ -24,7 +24,7 @@ const TAIL_SHARE: u64 = 256;
 /// Number of bytes to read from the end of a file: all of a small file, also of a somewhat larger one where that costs
 /// less than a second read; of others, the usual size of the description and the zone tables.
 pub(super) fn tail_size(file_size: u64, profile: &StorageProfile) -> u64 {
-    let most = profile.tail_read;
+    let most = profile.tail_size;
     let whole = if profile.remote { most.saturating_mul(2) } else { most };
     if file_size <= whole { file_size } else { (file_size / TAIL_SHARE).min(most) }
 }
@@ -66,7 +66,7 @@ impl OpenOptions {
 
     /// Sets the number of bytes to read from the end at first; at least 64 KiB are read. By default, one part
     /// in 256 of the file, or all of a small file, and never more than the
-    /// [profile](crate::io::StorageProfile::tail_read) of the storage says.
+    /// [profile](crate::io::StorageProfile::tail_size) of the storage says.
     #[must_use]
     pub fn with_tail_size(mut self, bytes: u64) -> Self {
         self.tail_size = Some(bytes);
@@ -137,7 +137,7 @@ impl OpenOptions {
         store: &Arc<dyn ObjectStore>,
         location: &object_store::path::Path,
     ) -> Result<VortexFile> {
-        let tail = self.tail_size.unwrap_or_else(|| StorageProfile::of(store.as_ref()).tail_read);
+        let tail = self.tail_size.unwrap_or_else(|| StorageProfile::of(store.as_ref()).tail_size);
         let tail = tail.max(LONGEST_END);
         let object = ObjectFile::find(Arc::clone(store), location, tail).await?;
         let options = self.clone().with_tail_size(tail).with_file_size(object.meta().size);

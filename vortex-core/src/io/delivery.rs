@@ -6,13 +6,12 @@
 //! hedged if the source allows it: the missing bytes are requested a second time, and the stream that
 //! delivers the next piece first is used from then on.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use arrow::buffer::{Buffer, MutableBuffer};
@@ -20,10 +19,10 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::future::{Either, select};
 use futures::stream::BoxStream;
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::object_store::is_throttled;
+use super::pending::Answer;
 use super::scheduler::Slot;
 use super::waiting::Read;
 use super::{ReadAt, bytes_at_hand, cause, kept_bytes};
@@ -108,7 +107,7 @@ pub(super) async fn deliver(read: Read, mut slot: Slot) {
             Received::Hedged | Received::Abandoned => return,
             Received::Failure(error) if attempt < MAX_ATTEMPTS && is_throttled(&error) => {
                 let pause = pause(&mut slot, FIRST_PAUSE * 2u32.pow(attempt - 1));
-                if unless_abandoned(&mut delivery.parts, false, pause).await.is_none() {
+                if unless_abandoned(&delivery.parts, false, pause).await.is_none() {
                     return;
                 }
             }
@@ -196,7 +195,7 @@ impl Delivery {
             };
             let step = hedged(next_piece(&self.source, rest.clone(), open.take()), due, again);
             let goes_on = self.at < self.kept_end;
-            let arrived = unless_abandoned(&mut self.parts, goes_on, unless_stalled(stall, step)).await;
+            let arrived = unless_abandoned(&self.parts, goes_on, unless_stalled(stall, step)).await;
             match arrived.map(Result::flatten) {
                 None => return Received::Abandoned,
                 Some(Err(error)) => return Received::Failure(error),
@@ -336,25 +335,16 @@ async fn unless_stalled<T>(limit: Option<Duration>, work: impl Future<Output = T
 
 /// The output of `work`, or `None` once no request waits for any part any longer, unless the read
 /// `goes_on` in that case.
-async fn unless_abandoned<T>(
-    parts: &mut [Receiving],
-    goes_on: bool,
-    work: impl Future<Output = T>,
-) -> Option<T> {
+async fn unless_abandoned<T>(parts: &[Receiving], goes_on: bool, work: impl Future<Output = T>) -> Option<T> {
     if goes_on {
         return Some(work.await);
     }
-    let abandoned = poll_fn(|context| {
-        for part in parts.iter_mut() {
-            if let Some(answer) = &mut part.answer
-                && answer.poll_closed(context).is_pending()
-            {
-                return Poll::Pending;
-            }
+    let abandoned = async {
+        for answer in parts.iter().filter_map(|part| part.answer.as_ref()) {
+            answer.withdrawn().await;
         }
-        Poll::Ready(())
-    });
-    match select(pin!(work), abandoned).await {
+    };
+    match select(pin!(work), pin!(abandoned)).await {
         Either::Left((outcome, _)) => Some(outcome),
         Either::Right(_) => None,
     }
@@ -377,11 +367,11 @@ struct Receiving {
     /// Bytes received so far, if they arrive in several pieces.
     bytes: Option<MutableBuffer>,
     /// The channel for the answer; `None` once it is sent.
-    answer: Option<oneshot::Sender<Result<Buffer>>>,
+    answer: Option<Answer>,
 }
 
 impl Receiving {
-    fn new(range: Range<u64>, answer: oneshot::Sender<Result<Buffer>>) -> Self {
+    fn new(range: Range<u64>, answer: Answer) -> Self {
         Self { range, bytes: None, answer: Some(answer) }
     }
 
@@ -415,7 +405,7 @@ impl Receiving {
 
     /// Sends the answer; returns whether it is still awaited, since the request may have been withdrawn.
     fn answer(&mut self, outcome: Result<Buffer>) -> bool {
-        self.answer.take().is_some_and(|answer| answer.send(outcome).is_ok())
+        self.answer.take().is_some_and(|answer| answer.send(outcome))
     }
 
     fn fail(mut self, error: Error) {
@@ -426,19 +416,26 @@ impl Receiving {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::pending::pending;
+    use crate::io::{MemoryFile, PendingBytes};
+
+    fn receiving(range: Range<u64>) -> (Receiving, PendingBytes) {
+        let source: Arc<dyn ReadAt> = Arc::new(MemoryFile::new(vec![0u8; 10]));
+        let (answer, bytes) = pending(&source, range.clone());
+        (Receiving::new(range, answer), bytes)
+    }
 
     /// The bytes that a request for `range` receives from a read of `0..len` that arrives in pieces of
     /// `step` bytes.
     fn pieces(range: Range<u64>, len: u8, step: usize) -> Vec<u8> {
-        let (answer, mut receiver) = oneshot::channel();
-        let mut part = Receiving::new(range, answer);
+        let (mut part, pending) = receiving(range);
         let bytes = Bytes::from((0..len).collect::<Vec<_>>());
         for at in (0..bytes.len()).step_by(step) {
             let piece = bytes.slice(at..bytes.len().min(at + step));
             let portion = if piece.len() == bytes.len() { Portion::Whole } else { Portion::Piece };
             part.take(at as u64, &piece, portion);
         }
-        receiver.try_recv().unwrap().unwrap().as_slice().to_vec()
+        pending.peek().unwrap().as_slice().to_vec()
     }
 
     #[test]
@@ -454,10 +451,10 @@ mod tests {
     fn a_few_bytes_do_not_keep_a_long_read_in_memory() {
         let read = Bytes::from(vec![7; 4 << 20]);
         let is_shared = |range: Range<u64>| {
-            let (answer, mut receiver) = oneshot::channel();
             let len = (range.end - range.start) as usize;
-            Receiving::new(range, answer).take(0, &read, Portion::Whole);
-            let bytes = receiver.try_recv().unwrap().unwrap();
+            let (mut part, pending) = receiving(range);
+            part.take(0, &read, Portion::Whole);
+            let bytes = pending.peek().unwrap();
             assert_eq!(bytes.as_slice(), &read[..len]);
             read.as_ptr_range().contains(&bytes.as_ptr())
         };
@@ -497,9 +494,8 @@ mod tests {
 
     #[test]
     fn a_request_is_answered_with_its_last_byte_not_with_the_read() {
-        let (answer, mut receiver) = oneshot::channel();
-        let mut part = Receiving::new(1..3, answer);
+        let (mut part, pending) = receiving(1..3);
         part.take(0, &Bytes::from_static(&[0, 1, 2, 3]), Portion::Piece);
-        assert_eq!(receiver.try_recv().unwrap().unwrap().as_slice(), [1, 2]);
+        assert_eq!(pending.peek().unwrap().as_slice(), [1, 2]);
     }
 }

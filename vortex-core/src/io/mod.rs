@@ -16,6 +16,7 @@ mod local;
 mod memory;
 mod object_store;
 mod pace;
+mod pending;
 mod recycled;
 mod scattered;
 mod scheduler;
@@ -43,10 +44,11 @@ pub use local::LocalFile;
 pub use memory::MemoryFile;
 use object_store::LocalStore;
 pub use object_store::{ObjectFile, is_versioned, object_name};
+pub(crate) use pending::PendingBytes;
 use scattered::read_each;
 pub(crate) use scattered::read_scattered;
 pub use scheduler::Scheduler;
-pub(crate) use scheduler::{PendingBytes, Unsent, Wish};
+pub(crate) use scheduler::{Unsent, Wish};
 pub use sink::{LocalSink, MemorySink, ObjectSink, PartialFile, Sink, local_target};
 pub use store_id::StoreId;
 pub(crate) use urgency::Urgency;
@@ -191,7 +193,7 @@ pub struct StorageProfile {
     pub concurrency: usize,
     /// Maximum number of bytes to read from the end of a file when opening it; of a remote file, all if it has at most
     /// twice as many.
-    pub tail_read: u64,
+    pub tail_size: u64,
     /// Whether the store is remote: a request costs more than many bytes, and may take a long time to
     /// return anything.
     pub remote: bool,
@@ -217,7 +219,7 @@ impl StorageProfile {
         coalesce_gap: 0,
         max_read: u64::MAX,
         concurrency: 64,
-        tail_read: 64 << 10,
+        tail_size: 64 << 10,
         remote: false,
         hedge: 0,
     };
@@ -226,7 +228,7 @@ impl StorageProfile {
         coalesce_gap: 16 << 10,
         max_read: 4 << 20,
         concurrency: 32,
-        tail_read: 64 << 10,
+        tail_size: 64 << 10,
         remote: false,
         hedge: 0,
     };
@@ -235,7 +237,7 @@ impl StorageProfile {
         coalesce_gap: 3 << 19,
         max_read: 8 << 20,
         concurrency: 64,
-        tail_read: 512 << 10,
+        tail_size: 512 << 10,
         remote: true,
         hedge: 0,
     };

@@ -137,7 +137,7 @@ impl ObjectFile {
         match store.head(location).await {
             Ok(meta) => Ok(Self::new(store, meta)),
             Err(why) if matches!(why, StoreError::NotFound { .. }) || is_unsupported(&error) => {
-                Err(Error::read(location, 0..0, why))
+                Err(Error::read(object_name(store.as_ref(), location), 0..0, why))
             }
             // Of two requests that fail, the first tells why: the answer to the other has no contents.
             Err(_) => Err(error),
@@ -146,14 +146,15 @@ impl ObjectFile {
 
     async fn with_end(store: Arc<dyn ObjectStore>, location: &Path, bytes: u64) -> Result<Self> {
         let range = Some(GetRange::Suffix(bytes.saturating_add(READ_ALIGNMENT)));
-        let unknown = |error| Error::read(location, 0..bytes, error);
+        let name = object_name(store.as_ref(), location);
+        let unknown = |error| Error::read(&name, 0..0, error);
         let answer = store.get_opts(location, GetOptions { range, ..GetOptions::default() }).await;
         let answer = answer.map_err(unknown)?;
         let (meta, range) = (answer.meta.clone(), answer.range.clone());
         let end = answer.bytes().await.map_err(unknown)?;
         if range.end != meta.size || range.end - range.start != end.len() as u64 {
             let message = format!("the store returned {} bytes of {range:?} of {}", end.len(), meta.size);
-            return Err(Error::read(location, range, message));
+            return Err(Error::read(&name, range, message));
         }
         let object = Self::new(store, meta);
         object.first.get_or_init(|| Version::of(&object.meta));

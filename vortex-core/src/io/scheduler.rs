@@ -18,19 +18,16 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use arrow::buffer::Buffer;
-use futures::future::{BoxFuture, FutureExt as _, Shared};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 
 use super::budget::Budget;
 use super::delivery::{deliver, hand_over_at_hand};
 use super::pace::{Pace, Patience};
+use super::pending::{PendingBytes, pending};
 use super::waiting::{Read, Request, Waiting, exceed};
-use super::{ReadAt, StorageProfile, Urgency, cause, kept_bytes};
+use super::{ReadAt, StorageProfile, Urgency, kept_bytes};
 use crate::metrics::ScanMetrics;
-use crate::{Error, Result};
 
 /// Bytes at hand that are taken at once, approximately: more are left to tasks, so that one call does not take long.
 const MAX_AT_HAND: u64 = 16 << 20;
@@ -131,14 +128,15 @@ impl Scheduler {
     ) -> (Vec<PendingBytes>, Unsent) {
         metrics.requests.add(wanted.len() as u64);
         let mut requests = Vec::with_capacity(wanted.len());
-        let mut pending = Vec::with_capacity(wanted.len());
+        let mut answers = Vec::with_capacity(wanted.len());
+        let since = Instant::now();
         for Wish { range, urgency } in wanted {
-            let (answer, receiver) = oneshot::channel();
-            pending.push(PendingBytes::of(receiver, source, range.clone()));
+            let (answer, bytes) = pending(source, range.clone());
+            answers.push(bytes);
             let metrics = Arc::clone(metrics);
-            requests.push(Request { range, urgency, answer, metrics, is_ripe: true });
+            requests.push(Request { range, urgency, since, answer, metrics, is_ripe: true });
         }
-        (pending, Unsent { queue: self.queue(source.store()), source: Arc::clone(source), requests })
+        (answers, Unsent { queue: self.queue(source.store()), source: Arc::clone(source), requests })
     }
 
     /// The queue of a store. Each runtime has its own, so that a runtime which is not being polled does
@@ -455,63 +453,5 @@ impl Drop for Slot {
             state.paused -= usize::from(self.is_paused);
         }
         self.queue.dispatch();
-    }
-}
-
-/// Bytes being fetched. Clones share the outcome; dropping all of them withdraws the request.
-#[derive(Debug, Clone)]
-pub(crate) struct PendingBytes {
-    future: Shared<BoxFuture<'static, Result<Buffer, Arc<Error>>>>,
-}
-
-impl PendingBytes {
-    /// Bytes that are already available.
-    pub(crate) fn ready(bytes: Buffer) -> Self {
-        Self { future: futures::future::ready(Ok(bytes)).boxed().shared() }
-    }
-
-    /// Bytes that could not be read.
-    #[cfg(test)]
-    pub(crate) fn failed(error: Error) -> Self {
-        Self { future: futures::future::ready(Err(Arc::new(error))).boxed().shared() }
-    }
-
-    fn of(answer: oneshot::Receiver<Result<Buffer>>, source: &Arc<dyn ReadAt>, range: Range<u64>) -> Self {
-        let source = Arc::clone(source);
-        let future = async move {
-            match answer.await {
-                Ok(outcome) => outcome.map_err(Arc::new),
-                Err(_) => Err(Arc::new(Error::read(source.name(), range, "the read was aborted"))),
-            }
-        };
-        Self { future: future.boxed().shared() }
-    }
-
-    /// Waits for the bytes.
-    ///
-    /// # Errors
-    /// If storage failed.
-    pub(crate) async fn wait(&self) -> Result<Buffer> {
-        self.future.clone().await.map_err(|error| shared(&error))
-    }
-
-    /// Whether storage is known to have failed.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.future.clone().now_or_never().is_some_and(|outcome| outcome.is_err())
-    }
-
-    /// The bytes, if they have arrived and were waited for.
-    pub(crate) fn peek(&self) -> Option<Buffer> {
-        self.future.peek().and_then(|outcome| outcome.as_ref().ok().cloned())
-    }
-}
-
-/// The same error for each of several waiters.
-fn shared(error: &Error) -> Error {
-    match error.root() {
-        Error::Read { object, range, source } => {
-            Error::read(object, range.clone(), cause::same(source.as_ref()))
-        }
-        other => Error::External(other.to_string().into()),
     }
 }

@@ -10,18 +10,19 @@
 //! Requests that are likely to be followed by neighbours are not ripe: they wait for them, but join a
 //! read that covers their surroundings. While more reads are due than may be in flight, larger gaps are
 //! read than would otherwise pay, since another read would have to wait. A choice looks at all requests, so that reads
-//! which are due, but have no slot yet, remain chosen until other requests arrive or ripen.
+//! which are due, but have no slot yet, remain chosen until other requests arrive or ripen. Now and then, a choice is for
+//! the request that has waited longest, so that no scan stands still while others keep requesting.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arrow::buffer::Buffer;
-use tokio::sync::oneshot;
 
 use super::coalesce::coalesce;
+use super::pending::Answer;
 use super::{ReadAt, StorageProfile, Urgency};
-use crate::Result;
 use crate::metrics::ScanMetrics;
 
 /// A request for a range of a file. It is withdrawn when the receiver is dropped.
@@ -29,7 +30,9 @@ use crate::metrics::ScanMetrics;
 pub(super) struct Request {
     pub(super) range: Range<u64>,
     pub(super) urgency: Urgency,
-    pub(super) answer: oneshot::Sender<Result<Buffer>>,
+    /// When it was made.
+    pub(super) since: Instant,
+    pub(super) answer: Answer,
     pub(super) metrics: Arc<ScanMetrics>,
     /// Whether it may start a read.
     pub(super) is_ripe: bool,
@@ -38,7 +41,7 @@ pub(super) struct Request {
 impl Request {
     pub(super) fn answer(self, bytes: Buffer) {
         // It may have been withdrawn.
-        let _ = self.answer.send(Ok(bytes));
+        self.answer.send(Ok(bytes));
     }
 
     fn len(&self) -> u64 {
@@ -78,10 +81,27 @@ pub(super) fn exceed(requests: &[Request], within: &Range<u64>) -> bool {
     wanted > within.end.saturating_sub(within.start)
 }
 
+/// A request that has waited for this long has a turn, whatever its urgency: urgencies of different scans say little
+/// about each other, and while others keep coming, those of a scan that is far ahead would never be served.
+const LONG: Duration = Duration::from_secs(1);
+
+/// One in this many choices is for the request that has waited longest.
+const TURN: u32 = 4;
+
+/// Which request is served first: the least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// It has waited for long, since then.
+    Long(Instant),
+    Urgent(Urgency),
+}
+
 /// Requests, by file.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     files: Vec<(Arc<dyn ReadAt>, Vec<Request>)>,
+    /// Number of choices so far.
+    choices: u32,
     /// Reads that were chosen, but had no slot yet: all of one file, and for its most urgent requests.
     chosen: VecDeque<Read>,
 }
@@ -127,7 +147,7 @@ impl Waiting {
     pub(super) fn forget_withdrawn(&mut self) {
         self.choose_again();
         for (_, waiting) in &mut self.files {
-            waiting.retain(|request| !request.answer.is_closed());
+            waiting.retain(|request| !request.answer.is_withdrawn());
         }
         self.files.retain(|(_, waiting)| !waiting.is_empty());
     }
@@ -168,12 +188,16 @@ impl Waiting {
         adapt: impl Fn(StorageProfile) -> StorageProfile,
     ) {
         self.forget_withdrawn();
-        let most_urgent = |waiting: &[Request]| {
-            waiting.iter().filter(|request| request.is_ripe).map(|request| request.urgency).min()
+        self.choices = self.choices.wrapping_add(1);
+        let (now, is_turn) = (Instant::now(), self.choices.is_multiple_of(TURN));
+        let rank = |request: &Request| match is_turn && now.duration_since(request.since) >= LONG {
+            true => Rank::Long(request.since),
+            false => Rank::Urgent(request.urgency),
         };
+        let first = |waiting: &[Request]| waiting.iter().filter(|request| request.is_ripe).map(rank).min();
         let files = self.files.iter().enumerate();
-        let urgencies = files.filter_map(|(at, (_, waiting))| Some((at, most_urgent(waiting)?)));
-        let Some((at, urgency)) = urgencies.min_by_key(|(_, urgency)| *urgency) else { return };
+        let ranks = files.filter_map(|(at, (_, waiting))| Some((at, first(waiting)?)));
+        let Some((at, best)) = ranks.min_by_key(|(_, rank)| *rank) else { return };
         let (source, waiting) = &mut self.files[at];
         let free = free(source.profile());
         if free == 0 {
@@ -182,7 +206,7 @@ impl Waiting {
         let wanted: Vec<Range<u64>> = waiting.iter().map(|request| request.range.clone()).collect();
         let profile = adapt(source.profile());
         let reads = coalesce(&wanted, &profile, free.max(profile.concurrency / 2));
-        let is_due = |at: &usize| waiting[*at].is_ripe && waiting[*at].urgency == urgency;
+        let is_due = |at: &usize| waiting[*at].is_ripe && rank(&waiting[*at]) == best;
         let due: Vec<_> = reads.into_iter().filter(|read| read.serves.iter().any(is_due)).collect();
         let mut requests: Vec<Option<Request>> = waiting.drain(..).map(Some).collect();
         let len = |range: &Range<u64>| range.end - range.start;
@@ -206,7 +230,7 @@ impl Waiting {
             && let Some(mut read) = self.chosen.pop_front()
         {
             let before = read.serves.len();
-            read.serves.retain(|request| !request.answer.is_closed());
+            read.serves.retain(|request| !request.answer.is_withdrawn());
             if read.serves.len() == before {
                 taken.push(read);
             } else if !read.serves.is_empty() {
@@ -222,12 +246,12 @@ impl Waiting {
 mod tests {
     use super::*;
     use crate::io::MemoryFile;
+    use crate::io::pending::{PendingBytes, pending};
 
-    type Answer = oneshot::Receiver<Result<Buffer>>;
-
-    fn request(range: Range<u64>, urgency: Urgency) -> (Request, Answer) {
-        let (answer, receiver) = oneshot::channel();
-        (Request { range, urgency, answer, metrics: Arc::default(), is_ripe: true }, receiver)
+    fn request(range: Range<u64>, urgency: Urgency) -> (Request, PendingBytes) {
+        let (answer, bytes) = pending(&file(), range.clone());
+        let since = Instant::now();
+        (Request { range, urgency, since, answer, metrics: Arc::default(), is_ripe: true }, bytes)
     }
 
     fn file() -> Arc<dyn ReadAt> {
@@ -258,6 +282,24 @@ mod tests {
     }
 
     #[test]
+    fn a_scan_that_is_far_ahead_is_served_although_more_urgent_requests_keep_coming() {
+        let (ahead, mut waiting) = (file(), Waiting::default());
+        let (mut old, _old) = far_apart(0..2, Urgency::projection(500));
+        for request in &mut old {
+            request.since = Instant::now().checked_sub(LONG).unwrap();
+        }
+        waiting.push(&ahead, old);
+        let mut answers = Vec::new();
+        let served = (0..2 * u64::from(TURN)).filter(|_| {
+            let (new, answer) = request(9 * FAR..9 * FAR + 64, Urgency::filter(0));
+            waiting.push(&file(), vec![new]);
+            answers.push(answer);
+            waiting.next(|_| 1, remote).pop().is_some_and(|read| Arc::ptr_eq(&read.source, &ahead))
+        });
+        assert_eq!(served.count(), 2, "one in {TURN}");
+    }
+
+    #[test]
     fn requests_of_one_urgency_are_read_together_as_far_as_there_are_slots() {
         let far = 100 << 20;
         let (requests, _answers): (Vec<_>, Vec<_>) =
@@ -274,7 +316,10 @@ mod tests {
     }
 
     /// A request per number, at that many times 100 MiB.
-    fn far_apart(numbers: impl IntoIterator<Item = u64>, urgency: Urgency) -> (Vec<Request>, Vec<Answer>) {
+    fn far_apart(
+        numbers: impl IntoIterator<Item = u64>,
+        urgency: Urgency,
+    ) -> (Vec<Request>, Vec<PendingBytes>) {
         numbers.into_iter().map(|at| request(at * FAR..at * FAR + 64, urgency)).unzip()
     }
 

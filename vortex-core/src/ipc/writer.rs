@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Schema, SchemaRef};
 
 use crate::compress::{Compressor, canonical};
 use crate::dtype::arrow::from_schema;
-use crate::dtype::{DType, Meaning, StructType, zone};
+use crate::dtype::{DType, Meaning, StructType, time_zone};
 use crate::encodings::struct_;
 use crate::error::ResultExt as _;
 use crate::wire::{EncodingIds, Message, MessageKind, dtype_to_bytes};
@@ -205,7 +205,7 @@ fn check_encodable(dtype: &DType) -> Result<()> {
         DType::List(element, _) | DType::FixedSizeList(element, ..) => check_encodable(element),
         DType::Map(map, _) => check_encodable(map.key()).and_then(|()| check_encodable(map.value())),
         DType::Extension(extension) => match extension.meaning() {
-            Meaning::Timestamp(_, Some(zone)) if !zone::is_known(zone) => {
+            Meaning::Timestamp(_, Some(zone)) if !time_zone::is_known(zone) => {
                 let message = format!("{dtype}: other readers lack this time zone; write UTC");
                 Err(Error::unsupported("type to write", message))
             }

@@ -171,7 +171,7 @@ async fn a_file_of_up_to_twice_the_usual_tail_is_opened_and_scanned_with_one_rea
     let numbers = (0..100_000).map(|row| scattered(row) as i64);
     let table = [("n", Arc::new(Int64Array::from_iter_values(numbers)) as ArrayRef)];
     let bytes = written([&RecordBatch::try_from_iter(table).unwrap()], WriteOptions::new()).await;
-    let tail = StorageProfile::REMOTE.tail_read as usize;
+    let tail = StorageProfile::REMOTE.tail_size as usize;
     assert!((tail + 1..=2 * tail).contains(&bytes.len()), "{} bytes", bytes.len());
     let source = Arc::new(Stored::new(bytes, StorageProfile::REMOTE));
     let file = VortexFile::open(Arc::clone(&source) as _).await.unwrap();

@@ -95,7 +95,7 @@ impl Reading {
         if is_known || self.blocks().is_some() {
             return Ok(None);
         }
-        let end = self.tail().unwrap_or(StorageProfile::REMOTE.tail_read);
+        let end = self.tail().unwrap_or(StorageProfile::REMOTE.tail_size);
         let object = match ObjectFile::find(Arc::clone(store), location, end).await {
             Ok(object) if object.meta().size > 0 => object,
             Err(error) if !error.is_not_found() => return Err(datafusion_error(error)),
