@@ -13,6 +13,9 @@ const TRIED: usize = 16 << 10;
 /// Bytes of a frame before compression, all of which are decompressed to read a single row.
 const FRAME_BYTES: usize = 16 << 10;
 
+/// Maximum number of frames, however many values a row has: arrays have less than 2^16 buffers.
+const MAX_FRAMES: usize = 1 << 15;
+
 /// With fewer rows, trying does not pay.
 const MIN_ROWS: usize = 4096;
 
@@ -57,7 +60,8 @@ impl<W: Word> Scheme<Numbers<W>> for Zstd {
 
     fn encode(&self, numbers: &Numbers<W>, cx: &Context) -> Result<Option<WriteNode>> {
         let nulls = numbers.nulls.as_ref();
-        zstd::encode_numbers(&numbers.values, nulls, number_level(cx), FRAME_BYTES, numbers.validity(cx)?)
+        let frame_bytes = FRAME_BYTES.max(size_of_val(&*numbers.values).div_ceil(MAX_FRAMES));
+        zstd::encode_numbers(&numbers.values, nulls, number_level(cx), frame_bytes, numbers.validity(cx)?)
             .map(Some)
     }
 }

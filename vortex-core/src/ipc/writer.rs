@@ -116,12 +116,6 @@ impl<W: Write> IpcWriter<W> {
             return Err(Error::invalid("the stream is incomplete, because writing failed before"));
         }
         check_batch(batch, &self.schema)?;
-        for (field, expected) in batch.schema_ref().fields().iter().zip(self.schema.fields()) {
-            if field.name() != expected.name() {
-                let (field, expected) = (field.name(), expected.name());
-                return Err(Error::invalid(format!("column `{field}` is where the stream has `{expected}`")));
-            }
-        }
         let nothing = (batch.num_rows() == 0).then(|| batch.clone());
         for (part, rows) in Intake::new(batch).chain(nothing).enumerate() {
             let written = self.write_part(&rows);

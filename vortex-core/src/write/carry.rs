@@ -64,15 +64,22 @@ fn carried(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
 
 /// Replaces keys by values; text is not copied for each row but referenced by views.
 fn carry_dictionary(dictionary: &dyn AnyDictionaryArray, to: &DataType) -> Result<ArrayRef> {
+    if !is_text(dictionary.values().data_type()) {
+        // What null keys hide has the width of the type, as readers expect of fields that are not nullable.
+        return carried(&take(dictionary.values(), dictionary.keys())?, to);
+    }
     // A dictionary may be much longer than the slices of a batch that are taken in one after the other.
-    let rows = if dictionary.values().len() / 2 > dictionary.len() {
+    if dictionary.values().len() / 2 > dictionary.len() {
         let (values, keys) = shown_values(dictionary)?;
-        take(&carried(&values, to)?, &keys)?
-    } else {
-        take(&carried(dictionary.values(), to)?, dictionary.keys())?
-    };
-    // A null key makes the fields of a struct null as well, even those that are not nullable.
-    if has_masked_fields(to) { carried(&rows, to) } else { Ok(rows) }
+        return take(&carried(&values, to)?, &keys);
+    }
+    take(&carried(dictionary.values(), to)?, dictionary.keys())
+}
+
+/// Whether values become views.
+fn is_text(data_type: &DataType) -> bool {
+    use DataType::{Binary, BinaryView, LargeBinary, LargeUtf8, Utf8, Utf8View};
+    matches!(data_type, Utf8 | LargeUtf8 | Utf8View | Binary | LargeBinary | BinaryView)
 }
 
 /// The values that rows of a dictionary show, and keys to these.

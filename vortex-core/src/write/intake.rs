@@ -184,7 +184,8 @@ fn counted(shown: Vec<(Range<usize>, u64)>) -> Vec<(Range<usize>, u64)> {
     parts
 }
 
-/// Bytes of views and, if these overlap, of the text that they show. Otherwise it is in memory already.
+/// Bytes of views and, if these overlap or show more than a row may have, of the text that they show. Otherwise it is in
+/// memory already.
 fn bytes_of_text_views<V: ByteViewType>(array: &GenericByteViewArray<V>) -> u64 {
     let (shown, views) = (array.total_buffer_bytes_used(), array.len() * 16);
     if shown <= FEW_BYTES {
@@ -196,7 +197,7 @@ fn bytes_of_text_views<V: ByteViewType>(array: &GenericByteViewArray<V>) -> u64 
     let in_memory = held.iter().map(|(range, _)| range.len()).sum::<usize>().max(FEW_BYTES);
     let is_shared = shown > in_memory;
     let text = if is_shared { distinct_bytes(array) } else { shown };
-    (if text > in_memory { text + views } else { views }) as u64
+    (if text > in_memory || text as u64 > MAX_ROW_BYTES { text + views } else { views }) as u64
 }
 
 fn bytes_of_views<O: OffsetSizeTrait>(views: &GenericListViewArray<O>) -> u64 {
@@ -386,6 +387,28 @@ mod tests {
         assert_eq!(taken(views(50_000, 1 << 20, 0)), [50_000], "shared");
         assert_eq!(taken(views(1000, 16 << 10, 16 << 10)), [1000], "apart");
         assert_eq!(taken(views(50_000, 40, 1)), [50_000], "few bytes");
+    }
+
+    #[test]
+    fn a_row_of_views_counts_their_text_if_it_is_too_long_for_readers() {
+        const GIB: u32 = 1 << 30;
+        let views = |lengths: &[u32]| {
+            let mut views = BinaryViewBuilder::new();
+            // Pages of zeroes that are not touched take no memory.
+            let block = views.append_block(vec![0u8; 3 << 30].into());
+            let mut start = 0;
+            for len in lengths {
+                views.try_append_view(block, start, *len).unwrap();
+                start += len;
+            }
+            Arc::new(views.finish()) as ArrayRef
+        };
+        assert!(check_rows(&views(&[GIB; 3])).is_ok());
+        assert!(check_rows(&one_row(views(&[GIB]))).is_ok());
+        for too_long in [views(&[GIB, GIB * 2]), Arc::new(one_row(views(&[GIB; 3])))] {
+            let error = check_rows(&too_long).unwrap_err().to_string();
+            assert!(error.contains("2146435072 allowed"), "{error}");
+        }
     }
 
     /// Two lists, one of a million numbers and an empty one.

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray as _, RecordBatch};
+use arrow::array::{AnyDictionaryArray, Array, ArrayRef, AsArray as _, RecordBatch};
 use arrow::datatypes::{DataType, Int16Type, Int32Type, Int64Type, Schema, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 
@@ -33,6 +33,8 @@ struct Dictionary {
     last: Option<ArrayRef>,
     /// Hashes of the distinct values, until there are too many of them.
     values: HashSet<u64>,
+    /// Number of rows with structs as values: Arrow gives each of them a value of its own.
+    struct_rows: usize,
 }
 
 impl NarrowKeys {
@@ -40,7 +42,8 @@ impl NarrowKeys {
         let mut dictionaries = Vec::new();
         for field in schema.fields() {
             widened(field.data_type(), &mut |capacity| {
-                dictionaries.push(Dictionary { capacity, last: None, values: HashSet::new() });
+                let values = HashSet::new();
+                dictionaries.push(Dictionary { capacity, last: None, values, struct_rows: 0 });
                 false
             });
         }
@@ -58,8 +61,8 @@ impl NarrowKeys {
         let mut dictionaries = self.dictionaries.iter_mut();
         let hasher = &self.hasher;
         batch.columns().iter().try_for_each(|column| {
-            walk_array(column, &mut |values| match dictionaries.next() {
-                Some(dictionary) => dictionary.see(values, hasher),
+            walk_array(column, &mut |array| match dictionaries.next() {
+                Some(dictionary) => dictionary.see(array, hasher),
                 None => Ok(()),
             })
         })
@@ -80,10 +83,14 @@ impl NarrowKeys {
 impl Dictionary {
     /// Whether there are more values than the keys can address.
     fn is_full(&self) -> bool {
-        self.values.len() > self.capacity
+        self.values.len().max(self.struct_rows) > self.capacity
     }
 
-    fn see(&mut self, values: &ArrayRef, hasher: &RandomState) -> Result<()> {
+    fn see(&mut self, array: &dyn AnyDictionaryArray, hasher: &RandomState) -> Result<()> {
+        let values = array.values();
+        if matches!(values.data_type(), DataType::Struct(_)) {
+            self.struct_rows = self.struct_rows.saturating_add(array.len());
+        }
         let is_known = self.last.as_ref().is_some_and(|last| Arc::ptr_eq(last, values));
         if is_known || self.is_full() {
             return Ok(());
@@ -111,15 +118,15 @@ fn capacity(keys: &DataType) -> Option<usize> {
     }
 }
 
-/// Visits the values of each dictionary with narrow keys.
-fn walk_array(array: &dyn Array, found: &mut dyn FnMut(&ArrayRef) -> Result<()>) -> Result<()> {
+/// Visits each dictionary with narrow keys.
+fn walk_array(array: &dyn Array, found: &mut dyn FnMut(&dyn AnyDictionaryArray) -> Result<()>) -> Result<()> {
     match array.data_type() {
         DataType::Dictionary(keys, _) => {
-            let values = array.as_any_dictionary().values();
+            let dictionary = array.as_any_dictionary();
             if capacity(keys).is_some() {
-                found(values)?;
+                found(dictionary)?;
             }
-            walk_array(values, found)
+            walk_array(dictionary.values(), found)
         }
         DataType::Struct(_) => {
             array.as_struct().columns().iter().try_for_each(|column| walk_array(column, found))
@@ -141,7 +148,7 @@ fn walk_array(array: &dyn Array, found: &mut dyn FnMut(&ArrayRef) -> Result<()>)
 
 fn walk_runs<R: arrow::datatypes::RunEndIndexType>(
     array: &dyn Array,
-    found: &mut dyn FnMut(&ArrayRef) -> Result<()>,
+    found: &mut dyn FnMut(&dyn AnyDictionaryArray) -> Result<()>,
 ) -> Result<()> {
     array.as_run_opt::<R>().map_or(Ok(()), |runs| walk_array(runs.values(), found))
 }

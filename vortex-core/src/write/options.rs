@@ -56,7 +56,7 @@ impl WriteOptions {
         Self::default()
     }
 
-    /// Sets how much time to spend on compression; [`Level::Default`] by default.
+    /// Sets the trade-off between the size of the file and the time to decode it; [`Level::Default`] by default.
     #[must_use]
     pub fn with_level(mut self, level: Level) -> Self {
         self.level = level;
@@ -104,11 +104,11 @@ impl WriteOptions {
     }
 
     /// Adds an entry of user metadata, which readers return unchanged; an existing entry with the same
-    /// key is replaced.
+    /// key is replaced. Of values of more than 4 KiB, a [`Footer`](crate::file::Footer) has only the position in the file.
     ///
     /// # Errors
-    /// If the key is empty or longer than 64 bytes, or if there are 14 entries already: the writer
-    /// reserves two for itself. With 13 or 14, a file may lack room for the version of the writer.
+    /// If the key is empty, longer than 64 bytes or begins with `vortex-core.`, or if there are 14 entries already: the
+    /// writer reserves two for itself. With 13 or 14, a file may lack room for the version of the writer.
     pub fn with_metadata(mut self, key: &str, value: impl Into<Bytes>) -> Result<Self> {
         if key.is_empty() || key.len() > MAX_USER_KEY_LEN {
             return Err(Error::invalid(format!(

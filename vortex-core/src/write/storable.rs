@@ -132,7 +132,13 @@ pub(crate) fn check_batch(batch: &RecordBatch, schema: &Schema) -> Result<()> {
             schema.fields().len()
         )));
     }
-    for (column, field) in batch.columns().iter().zip(schema.fields()) {
+    for ((column, field), found) in
+        batch.columns().iter().zip(schema.fields()).zip(batch.schema_ref().fields())
+    {
+        if found.name() != field.name() {
+            let (found, expected) = (found.name(), field.name());
+            return Err(Error::invalid(format!("column `{found}` is where the schema has `{expected}`")));
+        }
         let refused = |what: String| Err(Error::invalid(what).at(format!("column `{}`", field.name())));
         if column.data_type() != field.data_type() {
             return refused(format!("array has type {}, expected {}", column.data_type(), field.data_type()));

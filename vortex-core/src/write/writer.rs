@@ -39,6 +39,9 @@ const MAX_TABLES: usize = 1_000_000;
 /// Encoding runs in tasks of the current tokio runtime: `write`, `flush` and `finish` fail outside of a runtime, and
 /// wait for tasks of the runtime on which rows were written, which must keep running until then. A writer that is dropped before
 /// [`finish`](Self::finish) leaves no file behind; a writer that failed refuses further calls.
+///
+/// The same rows make the same chunks, but the order in which these lie in the file depends on which are encoded first: two
+/// files of them may differ in their bytes.
 #[derive(Debug)]
 pub struct FileWriter {
     schema: SchemaRef,

@@ -208,7 +208,7 @@ fn columns_in_another_order_are_refused() {
         |names: [&str; 2]| RecordBatch::try_from_iter(names.map(|name| (name, Arc::clone(&one)))).unwrap();
     let mut writer = IpcWriter::try_new(Vec::new(), &batch(["a", "b"]).schema()).unwrap();
     let error = writer.write(&batch(["b", "a"])).unwrap_err().to_string();
-    assert!(error.contains("column `b` is where the stream has `a`"), "{error}");
+    assert!(error.contains("column `b` is where the schema has `a`"), "{error}");
 }
 
 /// Fails once, after some bytes.

@@ -148,6 +148,11 @@ async fn a_batch_that_does_not_fit_leaves_the_writer_as_it_was() {
     writer.write(&batch).await.unwrap();
     let other = batch.project(&[1, 0, 2, 3, 4, 5]).unwrap();
     let error = writer.write(&other).await.unwrap_err().to_string();
+    assert!(error.contains("column `number` is where the schema has `id`"), "{error}");
+    let schema = batch.schema();
+    let names = schema.fields().iter().map(|field| field.name());
+    let renamed = RecordBatch::try_from_iter(names.zip(other.columns().iter().cloned())).unwrap();
+    let error = writer.write(&renamed).await.unwrap_err().to_string();
     assert!(error.contains("column `id`") && error.contains("Int32"), "{error}");
     writer.write(&batch).await.unwrap();
     assert_eq!(writer.finish().await.unwrap().row_count(), 200);

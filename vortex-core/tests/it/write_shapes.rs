@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array as _, ArrayRef, AsArray as _, BinaryArray, BooleanArray, Decimal128Array, Decimal256Array,
-    DictionaryArray, FixedSizeListArray, Int32Array, Int64Array, LargeBinaryArray, LargeListViewArray,
-    ListArray, ListViewArray, PrimitiveArray, RecordBatch, RunArray, StringArray, StringViewArray,
-    StringViewBuilder, StructArray, make_array,
+    DictionaryArray, FixedSizeBinaryArray, FixedSizeListArray, Int8Array, Int32Array, Int64Array,
+    LargeBinaryArray, LargeListViewArray, ListArray, ListViewArray, PrimitiveArray, RecordBatch, RunArray,
+    StringArray, StringViewArray, StringViewBuilder, StructArray, make_array,
 };
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
@@ -113,8 +113,53 @@ async fn dictionaries_may_have_values_that_are_null_equal_or_of_no_row() {
     let keys = Int32Array::from(vec![Some(1), Some(2), None, Some(3), Some(4), Some(2), Some(1)]);
     comes_back(Arc::new(DictionaryArray::<Int32Type>::new(keys, Arc::new(words)))).await;
     let numbers = Int64Array::from(vec![Some(7), None]);
-    let keys = arrow::array::Int8Array::from(vec![Some(1), None, Some(1), None, Some(0)]);
+    let keys = Int8Array::from(vec![Some(1), None, Some(1), None, Some(0)]);
     comes_back(Arc::new(DictionaryArray::<Int8Type>::new(keys, Arc::new(numbers)))).await;
+}
+
+#[tokio::test]
+async fn what_null_keys_hide_in_fields_that_are_not_nullable_can_be_read() {
+    let bytes = FixedSizeBinaryArray::try_from_iter([*b"abc", *b"def"].iter()).unwrap();
+    let field = |data_type: &DataType| Field::new("bytes", data_type.clone(), false);
+    let fields = vec![field(bytes.data_type())].into();
+    let structs = StructArray::new(fields, vec![Arc::new(bytes.clone()) as ArrayRef], None);
+    let keys = Int32Array::from(vec![Some(1), None, Some(0)]);
+    comes_back(Arc::new(DictionaryArray::<Int32Type>::new(keys.clone(), Arc::new(structs)))).await;
+    let dictionary = DictionaryArray::<Int32Type>::new(keys, Arc::new(bytes));
+    let fields = vec![field(dictionary.data_type())].into();
+    let valid = NullBuffer::from(vec![true, false, true]);
+    comes_back(Arc::new(StructArray::new(fields, vec![Arc::new(dictionary)], Some(valid)))).await;
+}
+
+#[tokio::test]
+async fn dictionaries_of_structs_are_read_with_keys_that_count_all_rows() {
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![7, 8]));
+    let structs = StructArray::new(vec![Field::new("x", DataType::Int64, false)].into(), vec![numbers], None);
+    let rows = |count: i32| -> ArrayRef {
+        let keys = Int8Array::from_iter_values((0..count).map(|row| (row % 2) as i8));
+        Arc::new(DictionaryArray::<Int8Type>::new(keys, Arc::new(structs.clone())))
+    };
+    comes_back(rows(100)).await;
+    let found = round_trip(&[batch(rows(200))]).await;
+    let expected = cast(&rows(200), structs.data_type()).unwrap();
+    assert_eq!(&cast(found.column(0), structs.data_type()).unwrap(), &expected);
+    let keys = Box::new(DataType::Int32);
+    assert_eq!(
+        found.column(0).data_type(),
+        &DataType::Dictionary(keys, Box::new(structs.data_type().clone()))
+    );
+}
+
+#[tokio::test]
+async fn batches_whose_columns_have_other_names_are_refused() {
+    let of = |names: [&str; 2]| {
+        let one: ArrayRef = Arc::new(Int32Array::from(vec![1]));
+        RecordBatch::try_from_iter(names.map(|name| (name, Arc::clone(&one)))).unwrap()
+    };
+    let schema = of(["from", "to"]).schema();
+    let mut writer = FileWriter::try_new(MemorySink::new(), schema, WriteOptions::new()).unwrap();
+    let error = writer.write(&of(["to", "from"])).await.unwrap_err().to_string();
+    assert!(error.contains("column `to` is where the schema has `from`"), "{error}");
 }
 
 #[tokio::test]

@@ -18,6 +18,9 @@ const CHUNK_VALUES: usize = 1 << 18;
 /// Maximum number of values of a page, all of which are decompressed to read a single row.
 const PAGE_VALUES: usize = 4096;
 
+/// Maximum number of pages, approximately, however many values a row has: arrays have less than 2^16 buffers.
+const MAX_PAGES: usize = 1 << 15;
+
 /// A node of numbers of type `ptype` whose bits are `values`. Values of null rows are not stored.
 ///
 /// # Errors
@@ -44,6 +47,11 @@ pub(crate) fn encode(
     Ok(node.children(validity))
 }
 
+/// Maximum number of values of a page of an array with this many.
+fn page_values(count: usize) -> usize {
+    PAGE_VALUES.max(count.div_ceil(MAX_PAGES))
+}
+
 fn chunks<T: Number + ArrowNativeType>(
     values: &Buffer,
     level: usize,
@@ -59,7 +67,7 @@ fn chunks<T: Number + ArrowNativeType>(
     let mut metadata = Metadata::default();
     file.write_header(&mut metadata.header).map_err(broken)?;
     let config = ChunkConfig::default().with_compression_level(level);
-    let config = config.with_paging_spec(PagingSpec::EqualPagesUpTo(PAGE_VALUES));
+    let config = config.with_paging_spec(PagingSpec::EqualPagesUpTo(page_values(valid.len())));
     let (mut metas, mut pages) = (Vec::new(), Vec::new());
     for values in valid.chunks(CHUNK_VALUES) {
         let mut chunk = file.chunk_compressor(values, &config).map_err(broken)?;
@@ -78,4 +86,17 @@ fn chunks<T: Number + ArrowNativeType>(
     }
     let node = WriteNode::new(ID).message(&metadata);
     Ok(metas.into_iter().chain(pages).fold(node, |node, bytes| node.buffer(bytes.into(), 1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_row_that_is_written_has_few_enough_pages() {
+        let count = (2 << 30) / size_of::<i16>();
+        let pages_per_chunk = CHUNK_VALUES.div_ceil(page_values(count));
+        assert!(count.div_ceil(CHUNK_VALUES) * (1 + pages_per_chunk) < 1 << 16);
+        assert_eq!(page_values(CHUNK_VALUES), PAGE_VALUES);
+    }
 }
