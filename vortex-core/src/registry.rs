@@ -65,6 +65,15 @@ impl Registry {
     }
 }
 
+/// Registries are equal if they are copies of one another.
+impl PartialEq for Registry {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.encodings, &other.encodings) && Arc::ptr_eq(&self.layouts, &other.layouts)
+    }
+}
+
+impl Eq for Registry {}
+
 impl Default for Registry {
     fn default() -> Self {
         Self::built_in()

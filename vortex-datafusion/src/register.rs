@@ -28,11 +28,13 @@ use crate::tables::VortexTableFactory;
 /// DataFusion cannot add optimizer rules to a session. If it does not have them yet, it is built anew in place, and
 /// **statements that were prepared before are lost**. Its id, its tables, functions, settings and other rules stay.
 ///
-/// Two settings of a service are extensions of the configuration of its sessions, which no SQL changes:
+/// Three settings of a service are extensions of the configuration of its sessions, which no SQL changes:
 ///
 /// - [`Limits`](vortex_core::Limits) on what a file may demand of its reader, to be lowered for files of unknown origin;
-/// - the [`Scheduler`](vortex_core::io::Scheduler) that issues all reads of scans: how many bytes may be in flight or wait
-///   to be decoded, and how long a read may deliver nothing. By default, sessions share that of the process.
+/// - the [`Registry`](vortex_core::Registry) of the encodings and layouts that files may have, to add some;
+/// - the [`Scheduler`](vortex_core::io::Scheduler) that issues the reads of scans: how many bytes may be in flight or wait
+///   to be decoded, and how long a read may deliver nothing, unless it opens a file or fetches single rows, for which the
+///   limits of the store hold. By default, sessions share that of the process.
 ///
 /// ```
 /// # use std::sync::Arc;

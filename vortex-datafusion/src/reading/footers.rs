@@ -1,7 +1,7 @@
 //! The cache of footers between queries, which is DataFusion's cache of file metadata.
 //!
 //! An entry is valid for one version of an object in one store, identified by its size, modification time and, if the
-//! store provides one, e-tag, and for the limits that it was opened with. The size of an entry is that of the parsed
+//! store provides one, e-tag, and for the limits and the registry that it was opened with. The size of an entry is that of the parsed
 //! footer, not of its bytes in the file.
 //!
 //! DataFusion keeps entries by path, whatever the store. If several stores have an object of one path, as those of several
@@ -22,9 +22,10 @@ use datafusion_execution::cache::cache_manager::{
 use datafusion_execution::runtime_env::RuntimeEnv;
 use object_store::ObjectMeta;
 use object_store::path::Path;
-use vortex_core::Limits;
-use vortex_core::file::{Footer, OpenOptions};
+use vortex_core::file::Footer;
 use vortex_core::io::StoreId;
+
+use super::Terms;
 
 /// Parsed footers of small files take up at most about one part in this many of the footer cache; further
 /// footers are kept as the bytes of their files.
@@ -32,16 +33,16 @@ const PARSED_SHARE: usize = 3;
 /// Footers of files larger than this many bytes are always kept parsed.
 const MAX_STORED: usize = 64 << 10;
 
-/// The footers that a session keeps, of files that it opens with these limits.
+/// The footers that a session keeps, of files that it opens on these terms.
 #[derive(Clone)]
 pub(crate) struct FooterCache {
     cache: Arc<FileMetadataCache>,
-    limits: Limits,
+    terms: Terms,
 }
 
 impl FooterCache {
-    pub(crate) fn new(runtime: &RuntimeEnv, limits: Limits) -> Self {
-        Self { cache: runtime.cache_manager.get_file_metadata_cache(), limits }
+    pub(super) fn new(runtime: &RuntimeEnv, terms: Terms) -> Self {
+        Self { cache: runtime.cache_manager.get_file_metadata_cache(), terms }
     }
 
     /// Whether the footer of any version of this object is cached.
@@ -85,7 +86,7 @@ impl FooterCache {
             }
             _ => Form::Parsed(footer),
         };
-        let footer = CachedFooter { store, limits: self.limits, form };
+        let footer = CachedFooter { store, terms: self.terms.clone(), form };
         let is_taken =
             self.cache.get(&meta.location).is_some_and(|entry| self.known(store, &entry).is_none());
         let place = if is_taken { self.own_place(store, &meta.location) } else { meta.location.clone() };
@@ -99,17 +100,17 @@ impl FooterCache {
         self.cache.get(location).filter(is_known).or_else(own).filter(is_known)
     }
 
-    /// The place of an object whose path is that of an entry of another store, or with other limits. Should two kinds of
-    /// limits have the same hash, they take turns there: entries state theirs.
+    /// The place of an object whose path is that of an entry of another store, or on other terms. Registries, and limits
+    /// that have the same hash, take turns there: entries state theirs.
     fn own_place(&self, store: StoreId, location: &Path) -> Path {
-        let limits = BuildHasherDefault::<DefaultHasher>::default().hash_one(self.limits);
+        let limits = BuildHasherDefault::<DefaultHasher>::default().hash_one(self.terms.limits);
         Path::from(format!("{store} {limits:016x}/{location}"))
     }
 
-    /// What is cached of an object, if it is in this store and was opened with the same limits.
+    /// What is cached of an object, if it is in this store and was opened on the same terms.
     fn known<'e>(&self, store: StoreId, entry: &'e CachedFileMetadataEntry) -> Option<&'e CachedFooter> {
         let known = entry.file_metadata.as_any().downcast_ref::<CachedFooter>()?;
-        (known.store == store && known.limits == self.limits).then_some(known)
+        (known.store == store && known.terms == self.terms).then_some(known)
     }
 }
 
@@ -141,7 +142,7 @@ pub(crate) fn same_version(left: &ObjectMeta, right: &ObjectMeta) -> bool {
 /// A footer as DataFusion's cache holds it.
 struct CachedFooter {
     store: StoreId,
-    limits: Limits,
+    terms: Terms,
     form: Form,
 }
 
@@ -173,9 +174,7 @@ impl CachedFooter {
     fn footer(&self) -> Option<Arc<Footer>> {
         match &self.form {
             Form::Parsed(footer) => Some(Arc::clone(footer)),
-            Form::Stored { file, .. } => {
-                OpenOptions::new().with_limits(self.limits).parse(file.clone()).ok().map(Arc::new)
-            }
+            Form::Stored { file, .. } => self.terms.options().parse(file.clone()).ok().map(Arc::new),
         }
     }
 }

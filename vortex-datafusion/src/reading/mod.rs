@@ -12,11 +12,9 @@ use datafusion_execution::config::SessionConfig;
 use datafusion_execution::runtime_env::RuntimeEnv;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
-use vortex_core::Limits;
-use vortex_core::file::Footer;
-use vortex_core::file::{OpenOptions, VortexFile};
-use vortex_core::io::StorageProfile;
-use vortex_core::io::{BlockCache, ObjectFile, ReadAt, Scheduler, StoreId};
+use vortex_core::file::{Footer, OpenOptions, VortexFile};
+use vortex_core::io::{BlockCache, ObjectFile, ReadAt, Scheduler, StorageProfile, StoreId};
+use vortex_core::{Limits, Registry};
 
 use self::footers::FooterCache;
 use crate::convert::datafusion_error;
@@ -28,21 +26,40 @@ pub(crate) struct Reading {
     footers: Option<FooterCache>,
     /// The cache for bytes of remote files, if the session has one, which the options may leave unused.
     segments: Option<Arc<BlockCache>>,
-    /// What a file may demand: an extension of the session's configuration, see `register`.
-    limits: Limits,
+    terms: Terms,
     /// Who issues the reads of scans, if not the scheduler of the process: another extension.
     pub(crate) scheduler: Option<Arc<Scheduler>>,
     options: VortexOptions,
 }
 
+/// What a file may demand, and the encodings that are known: extensions of the session's configuration, see `register`.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Terms {
+    limits: Limits,
+    registry: Registry,
+}
+
+impl Terms {
+    fn of(config: &SessionConfig) -> Self {
+        let limits = config.get_extension::<Limits>().map(|limits| *limits).unwrap_or_default();
+        let registry =
+            config.get_extension::<Registry>().map(|known| known.as_ref().clone()).unwrap_or_default();
+        Self { limits, registry }
+    }
+
+    fn options(&self) -> OpenOptions {
+        OpenOptions::new().with_limits(self.limits).with_registry(self.registry.clone())
+    }
+}
+
 impl Reading {
     /// Through the caches of a session, with default options.
     pub(crate) fn new(runtime: &RuntimeEnv, config: &SessionConfig) -> Self {
-        let limits = config.get_extension::<Limits>().map(|limits| *limits).unwrap_or_default();
+        let terms = Terms::of(config);
         Self {
-            footers: Some(FooterCache::new(runtime, limits)),
+            footers: Some(FooterCache::new(runtime, terms.clone())),
             segments: segment_cache(config),
-            limits,
+            terms,
             scheduler: config.get_extension::<Scheduler>(),
             options: VortexOptions::default(),
         }
@@ -125,8 +142,7 @@ impl Reading {
         if let Some(footer) = footers.and_then(|footers| footers.get(store, meta, verify)) {
             return Ok(VortexFile::from_footer(source, footer));
         }
-        let mut options =
-            OpenOptions::new().with_limits(self.limits).with_file_size(meta.size).with_checksums(verify);
+        let mut options = self.terms.options().with_file_size(meta.size).with_checksums(verify);
         if let Some(bytes) = is_preloaded.then_some(meta.size).or(self.tail()).or(hint) {
             options = options.with_tail_size(bytes);
         }

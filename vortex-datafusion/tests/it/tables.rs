@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use arrow::array::RecordBatch;
@@ -13,8 +14,10 @@ use object_store::ObjectStoreExt as _;
 use test_store::{ReadFault, TestStore};
 use tokio::time::timeout;
 use url::Url;
-use vortex_core::Limits;
+use vortex_core::array::{EncodedRef, Node};
+use vortex_core::encodings::Encoding;
 use vortex_core::io::{MemoryFile, ReadAt, Scheduler};
+use vortex_core::{Limits, Registry};
 use vortex_datafusion::{VortexSessionExt as _, VortexTable, enable_url_tables, register};
 
 use crate::counting;
@@ -43,6 +46,45 @@ async fn a_session_may_limit_what_files_demand() {
     run(&context, &table).await;
     let message = error(&context, "SELECT * FROM t").await;
     assert!(message.contains("a.vortex") && message.contains("1000"), "{message}");
+}
+
+/// An encoding that counts how often it is used.
+struct Counted(Arc<dyn Encoding>, Arc<AtomicUsize>);
+
+impl Encoding for Counted {
+    fn id(&self) -> &'static str {
+        self.0.id()
+    }
+
+    fn load(&self, node: &Node<'_>) -> vortex_core::Result<EncodedRef> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.load(node)
+    }
+}
+
+#[tokio::test]
+async fn a_session_may_know_other_encodings() {
+    let path = file("tpch_orders").display().to_string();
+    let uses = Arc::new(AtomicUsize::new(0));
+    let known = Registry::built_in();
+    let encodings = known.encoding_ids().into_iter().filter_map(|id| known.encoding(id));
+    let counted = encodings.fold(known.clone(), |registry, encoding| {
+        registry.with_encoding(Arc::new(Counted(Arc::clone(encoding), Arc::clone(&uses))))
+    });
+    let other = session();
+    let context = session_with(SessionConfig::new().with_extension(Arc::new(counted)));
+    let context = SessionContext::new_with_state(
+        SessionStateBuilder::from(context.state()).with_runtime_env(other.runtime_env()).build(),
+    );
+    // They share the cache of footers, but not what it has.
+    let sql = format!("SELECT sum(length(o_comment)) FROM '{path}'");
+    let sum = number(&other, &sql).await;
+    assert_eq!(uses.load(Ordering::Relaxed), 0);
+    assert_eq!(number(&context, &sql).await, sum);
+    let used = uses.load(Ordering::Relaxed);
+    assert!(used > 0);
+    assert_eq!(number(&other, &sql).await, sum);
+    assert_eq!(uses.load(Ordering::Relaxed), used);
 }
 
 #[tokio::test]
