@@ -106,7 +106,7 @@ pub use format::{VortexFormat, VortexFormatFactory};
 pub use open_table::VortexTable;
 pub use optimizer::optimizer_rules;
 pub use options::{StringType, VortexOptions};
-pub use orders::{RowOrder, recorded_order};
+pub use orders::{RowOrder, recorded_order, verify_order};
 pub use register::{VortexSessionExt, register};
 pub use selection::RowSelection;
 pub use sink::{VortexSink, WrittenFile};

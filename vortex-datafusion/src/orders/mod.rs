@@ -10,6 +10,7 @@
 //! declared only on request: a plan that knows an order preserves it, at the cost of merges.
 
 mod row_order;
+mod verify;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use vortex_core::DType;
 use vortex_core::file::Footer;
 
 pub use self::row_order::RowOrder;
+pub use self::verify::verify_order;
 use crate::convert::cast_is_strictly_monotonic;
 
 /// The metadata entry that holds the order of a file's rows.

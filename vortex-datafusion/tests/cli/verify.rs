@@ -202,3 +202,19 @@ fn names_of_any_letters_are_found() {
     let output = vortex(&["convert"]).arg(&odd).arg("x.csv").output().unwrap();
     assert!(complaint(&output, 2).contains("is not Unicode"));
 }
+
+#[test]
+fn files_that_are_not_verified_since_nobody_reads_are_no_success() {
+    let source = golden("0.91.0/tpch_lineitem_1k.vortex");
+    let run = |files: &[&str]| {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = vortex(&[&["verify"], files].concat());
+        let output = command.stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        (output.status.code(), stderr(&output))
+    };
+    assert_eq!(run(&[&source]), (Some(0), String::new()));
+    let (status, message) = run(&[source.as_str(); 3]);
+    assert_eq!(status, Some(1));
+    assert!(message.contains("no longer read; 2 files not verified"), "{message}");
+}

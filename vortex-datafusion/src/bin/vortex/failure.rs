@@ -61,10 +61,6 @@ impl Failures {
         self.failed += u64::from(has_problems);
     }
 
-    pub(crate) fn has_any(&self) -> bool {
-        self.failed > 0
-    }
-
     /// Reports the failure of a file at once, unless it is the only file: then its failure is the outcome.
     ///
     /// # Errors

@@ -4,15 +4,11 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use datafusion::physical_expr::expressions::Column;
 use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
-use futures::TryStreamExt as _;
-use vortex_core::expr::FieldPath;
 use vortex_core::file::OpenOptions;
+use vortex_core::verify;
 use vortex_core::verify::Verification;
-use vortex_core::{VortexFile, verify};
-use vortex_datafusion::{RowOrder, recorded_order};
+use vortex_datafusion::verify_order;
 
 use crate::failure::{Failure, Failures, Outcome};
 use crate::stores::Stores;
@@ -35,13 +31,21 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let (places, unread) = stores.files(&arguments.file).await?;
     let mut failures = Failures::among(places.len() + unread.len());
     unread.into_iter().try_for_each(|failure| failures.report(failure))?;
-    for place in &places {
+    for (at, place) in places.iter().enumerate() {
         match verified(place, &stores).await {
             Ok((found, problems)) => {
                 failures.count(!problems.is_empty());
                 match print(&place.display().to_string(), &found, &problems, arguments.quiet) {
-                    // Nobody reads on, but the status must tell what was found.
-                    Err(Failure::ClosedPipe) if failures.has_any() => return failures.outcome(),
+                    // Success would say that all files are fine.
+                    Err(Failure::ClosedPipe) => match places.len() - at - 1 {
+                        0 => return failures.outcome(),
+                        rest => {
+                            return Err(Failure::error(format!(
+                                "the output is no longer read; {} not verified",
+                                counted(rest as u64, "file")
+                            )));
+                        }
+                    },
                     printed => printed?,
                 }
             }
@@ -64,41 +68,9 @@ async fn verified(path: &Path, stores: &Stores) -> Outcome<(Verification, Vec<St
     if problems.is_empty()
         && let Some(file) = &found.file
     {
-        problems.extend(disorder(file).await.map_err(|failure| Failure::at(&place, failure))?);
+        problems.extend(verify_order(file).await.map_err(|error| Failure::at(&place, error))?);
     }
     Ok((found, problems))
-}
-
-/// The first row that contradicts the recorded order, on which queries rely.
-async fn disorder(file: &VortexFile) -> Outcome<Option<String>> {
-    let schema = file.schema()?;
-    let Some(order) = recorded_order(file.footer(), &schema) else { return Ok(None) };
-    let columns = order.iter().filter_map(|key| key.expr.downcast_ref::<Column>());
-    let columns = columns.map(|column| FieldPath::new([column.name()]));
-    let mut batches = file.scan().with_projection(columns).into_stream()?;
-    let (mut so_far, mut start) = (RowOrder::new(&order, &schema), 0);
-    while let Some(batch) = batches.try_next().await? {
-        let before = so_far.clone();
-        if so_far.shorten_to(&batch) {
-            let row = start + first_that_breaks(&before, &batch);
-            return Ok(Some(format!("recorded order: row {row} is not in the order {order}")));
-        }
-        start += batch.num_rows();
-    }
-    Ok(None)
-}
-
-/// The first row of a batch before which an order holds, but not with it.
-fn first_that_breaks(order: &RowOrder, batch: &RecordBatch) -> usize {
-    let (mut holds, mut breaks) = (0, batch.num_rows());
-    while breaks - holds > 1 {
-        let middle = holds.midpoint(breaks);
-        match order.clone().shorten_to(&batch.slice(0, middle)) {
-            true => breaks = middle,
-            false => holds = middle,
-        }
-    }
-    holds
 }
 
 fn print(place: &str, found: &Verification, problems: &[String], quiet: bool) -> Outcome {
