@@ -6,6 +6,7 @@ use std::fmt::Display;
 use std::io::{Result, Write};
 
 use arrow::array::Array;
+use unicode_width::UnicodeWidthStr as _;
 use vortex_core::Scalar;
 use vortex_core::dtype::arrow::data_type;
 use vortex_core::file::Examination;
@@ -257,14 +258,13 @@ fn segments(out: &mut impl Write, report: &Report<'_>) -> Result<()> {
 
 /// Aligns cells under their headings; the columns in `right` are right-aligned.
 fn table(out: &mut impl Write, heads: &[&str], rows: Vec<Vec<String>>, right: &[usize]) -> Result<()> {
-    let letters = |text: &str| text.chars().count();
     let widths: Vec<usize> = (0..heads.len())
-        .map(|at| rows.iter().map(|row| letters(&row[at])).chain([letters(heads[at])]).max().unwrap_or(0))
+        .map(|at| rows.iter().map(|row| row[at].width()).chain([heads[at].width()]).max().unwrap_or(0))
         .collect();
     let line = |out: &mut dyn Write, cells: &mut dyn Iterator<Item = &str>| -> Result<()> {
         let mut text = String::from(" ");
         for (at, cell) in cells.enumerate() {
-            let padding = " ".repeat(widths[at] - letters(cell));
+            let padding = " ".repeat(widths[at] - cell.width());
             text.push(' ');
             if right.contains(&at) {
                 text.push_str(&padding);
@@ -284,6 +284,14 @@ fn table(out: &mut impl Write, heads: &[&str], rows: Vec<Vec<String>>, right: &[
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn letters_that_take_two_places_do_not_shift_the_next_cell() {
+        let mut out = Vec::new();
+        let row = |name: &str| vec![name.to_owned(), "7".to_owned()];
+        table(&mut out, &["name", "rows"], vec![row("東京"), row("Zoé")], &[1]).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "  name  rows\n  東京     7\n  Zoé      7\n");
+    }
 
     #[test]
     fn array_trees_read_as_calls() {
