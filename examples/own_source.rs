@@ -32,7 +32,7 @@ impl ReadAt for Counting {
 
     async fn read(&self, range: Range<u64>) -> Result<Bytes> {
         self.read.fetch_add(range.end - range.start, Ordering::Relaxed);
-        // A real source checks that the range is within its bytes.
+        // The range lies within the length stated above.
         Ok(self.bytes.slice(range.start as usize..range.end as usize))
     }
 

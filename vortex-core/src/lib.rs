@@ -35,10 +35,10 @@
 //! |---|---|
 //! | read | [`VortexFile`] and its [`scan`](VortexFile::scan), a [`ScanBuilder`](scan::ScanBuilder) |
 //! | filter | [`expr::column`], [`Expr`](expr::Expr) |
-//! | write | [`FileWriter`](write::FileWriter), [`write_reader`](write::write_reader) |
+//! | write | [`FileWriter`](write::FileWriter), [`write_stream`](write::write_stream), [`write_reader`](write::write_reader) |
 //! | use other storage | [`ReadAt`](io::ReadAt), [`Sink`](io::Sink), [`ObjectFile`](io::ObjectFile) |
 //! | limit what a file may cost | [`Limits`], [`OpenOptions`](file::OpenOptions) |
-//! | inspect a file | [`Footer`](file::Footer), [`examine`](file::examine), [`verify`](verify()) |
+//! | inspect a file | [`Footer`](file::Footer), [`examine`](file::examine), [`zone_map`](VortexFile::zone_map), [`verify`](verify()) |
 //! | add an encoding | [`Encoding`](encodings::Encoding), [`Registry`] |
 //! | exchange arrays between processes | [`ipc`] |
 //!
@@ -46,8 +46,8 @@
 //! [`VortexFile::open_blocking`], [`ScanBuilder::into_reader`](scan::ScanBuilder::into_reader) and
 //! [`write_reader`](write::write_reader).
 //!
-//! Types of the crates `arrow`, `bytes` and `object_store` are part of the interface. These crates are
-//! re-exported, so that users can name the versions that match.
+//! Types of the crates `arrow`, `bytes`, `futures`, `half` and `object_store` are part of the interface. These crates are
+//! re-exported, so that users can name the versions that match. Sources and sinks are implemented with `async-trait`.
 //!
 //! The bytes of a file are not trusted: whatever they are, opening and scanning return `Ok` or `Err`, within
 //! the [`Limits`].
@@ -97,4 +97,4 @@ pub use registry::Registry;
 pub use release::Release;
 pub use scalar::Scalar;
 pub use verify::verify;
-pub use {arrow, bytes, object_store};
+pub use {arrow, bytes, futures, half, object_store};

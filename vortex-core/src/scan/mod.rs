@@ -315,7 +315,7 @@ impl ScanBuilder {
         self
     }
 
-    /// Sets the scheduler that issues the reads; by default, the [scheduler of the
+    /// Sets the scheduler that issues the reads, except those of single rows; by default, the [scheduler of the
     /// process](Scheduler::shared).
     #[must_use]
     pub fn with_scheduler(mut self, scheduler: Arc<Scheduler>) -> Self {

@@ -306,9 +306,14 @@ type RowIndices = Arc<[u64]>;
 fn row_indices(scan: &ScanBuilder, rows: &RowRanges) -> Result<(Option<RowIndices>, Option<RowIndices>)> {
     let row_count = scan.file.row_count();
     for indices in scan.indices.iter().chain(&scan.excluded) {
-        let rising = indices.windows(2).all(|pair| pair[0] < pair[1]);
-        if !rising || indices.last().is_some_and(|last| *last >= row_count) {
-            return Err(Error::invalid(format!("row indices must be ascending and below {row_count}")));
+        if let Some(pair) = indices.windows(2).find(|pair| pair[0] >= pair[1]) {
+            let (row, next) = (pair[0], pair[1]);
+            return Err(Error::invalid(format!(
+                "row {next} follows row {row}: row indices must be in strictly ascending order"
+            )));
+        }
+        if let Some(last) = indices.last().filter(|last| **last >= row_count) {
+            return Err(Error::invalid(format!("row {last} of a file of {row_count} rows")));
         }
     }
     let Some(indices) = &scan.indices else { return Ok((None, scan.excluded.clone())) };

@@ -135,7 +135,8 @@ async fn table(
 #[async_trait]
 pub trait VortexDataFrameExt {
     /// Writes the rows, like `COPY … TO`, and returns the files: their paths, partition values, sizes, row counts and
-    /// statistics, which a catalogue records. They appear, except full ones, when all rows are written.
+    /// statistics, which a catalogue records. They appear, except full ones, when all rows are written. Unlike for `COPY`,
+    /// a path without a `/` at its end is a single file, whatever its extension, unless it is that of a local folder.
     ///
     /// ```
     /// # use datafusion::prelude::*;
