@@ -188,8 +188,7 @@ impl Waiting {
         adapt: impl Fn(StorageProfile) -> StorageProfile,
     ) {
         self.forget_withdrawn();
-        self.choices = self.choices.wrapping_add(1);
-        let (now, is_turn) = (Instant::now(), self.choices.is_multiple_of(TURN));
+        let (now, is_turn) = (Instant::now(), self.choices % TURN == TURN - 1);
         let rank = |request: &Request| match is_turn && now.duration_since(request.since) >= LONG {
             true => Rank::Long(request.since),
             false => Rank::Urgent(request.urgency),
@@ -203,6 +202,7 @@ impl Waiting {
         if free == 0 {
             return;
         }
+        self.choices = self.choices.wrapping_add(1);
         let wanted: Vec<Range<u64>> = waiting.iter().map(|request| request.range.clone()).collect();
         let profile = adapt(source.profile());
         let reads = coalesce(&wanted, &profile, free.max(profile.concurrency / 2));
@@ -290,7 +290,9 @@ mod tests {
         }
         waiting.push(&ahead, old);
         let mut answers = Vec::new();
-        let served = (0..2 * u64::from(TURN)).filter(|_| {
+        let served = (0..2 * u64::from(TURN)).filter(|at| {
+            // Choices that come to nothing, since no slot is free, use up no turn.
+            (0..*at).for_each(|_| assert!(waiting.next(|_| 0, remote).is_empty()));
             let (new, answer) = request(9 * FAR..9 * FAR + 64, Urgency::filter(0));
             waiting.push(&file(), vec![new]);
             answers.push(answer);
