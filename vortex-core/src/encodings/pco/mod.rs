@@ -253,7 +253,7 @@ fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{AsArray as _, Float64Array, Int32Array, UInt16Array};
+    use arrow::array::{Array as _, AsArray as _, Float64Array, Int32Array, Int64Array, UInt16Array};
     use arrow::datatypes::Int64Type;
     use pco::wrapped::FileCompressor;
     use pco::{ChunkConfig, PagingSpec};
@@ -298,6 +298,28 @@ mod tests {
         let encoded = encode(&[vec![&values[..300], &values[300..310]], vec![&values[310..]]]);
         let array = tree(encoded).load(&DType::Primitive(PType::I32, false), 700).unwrap();
         conformance::check(&array, &(Arc::new(Int32Array::from(values)) as ArrayRef));
+    }
+
+    #[test]
+    fn pages_that_are_decoded_in_several_pieces_conform() {
+        let values: Vec<i64> = (0..2 * PIECE as i64 + 300).map(|at| at * at % 9973 - 70).collect();
+        let (first, second) = values.split_at(PIECE + 77);
+        let array = tree(encode(&[vec![first, second]]));
+        let array = array.load(&DType::Primitive(PType::I64, false), values.len()).unwrap();
+        let expected: ArrayRef = Arc::new(Int64Array::from(values));
+        conformance::check(&array, &expected);
+        let len = expected.len();
+        for rows in
+            [0..1, PIECE - 1..PIECE + 1, PIECE..PIECE + 78, PIECE + 70..len, 2 * PIECE + 76..len, 5..len - 5]
+        {
+            let slice = array.slice(rows.clone()).unwrap();
+            let expected = expected.slice(rows.start, rows.len());
+            assert_eq!(&slice.decode(&DataType::Int64).unwrap(), &expected, "{rows:?}");
+            let some =
+                Mask::from_indices(rows.len(), (0..rows.len()).filter(|at| at % 7 == 0 || at % 1000 < 5));
+            let found = slice.filter(&some).unwrap().decode(&DataType::Int64).unwrap();
+            assert_eq!(&found, &arrow::compute::filter(&expected, &some.to_filter()).unwrap(), "{rows:?}");
+        }
     }
 
     #[test]
