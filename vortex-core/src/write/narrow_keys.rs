@@ -1,8 +1,9 @@
-//! Dictionaries whose keys are too narrow for the values of the whole file.
+//! Dictionaries whose keys, and runs whose ends, are too narrow for the values of the whole file.
 //!
 //! Every batch may come with its own dictionary. Readers cut rows into different batches, in which values
 //! of several dictionaries meet; keys of 8 or 16 bits may not be able to address all of them. The schema
-//! stored in the file then has keys of 32 bits.
+//! stored in the file then has keys of 32 bits. The same goes for run ends of 16 bits below lists, which may have more
+//! items at a time than these can count.
 //!
 //! Arrays and types are traversed in the same order, so that dictionaries within structs, lists, maps and other
 //! dictionaries can be identified by their number.
@@ -12,42 +13,49 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use arrow::array::{AnyDictionaryArray, Array, ArrayRef, AsArray as _, RecordBatch};
-use arrow::datatypes::{DataType, Int16Type, Int32Type, Int64Type, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Int16Type, Int32Type, Int64Type, RunEndIndexType, Schema, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 
 use crate::Result;
 use crate::dtype::with_inner;
 
-/// The dictionaries with narrow keys, and the values they have had.
+/// The arrays with narrow keys, or ends, and what these have had to address, or count.
 #[derive(Debug)]
 pub(super) struct NarrowKeys {
-    dictionaries: Vec<Dictionary>,
+    all: Vec<Seen>,
     hasher: RandomState,
 }
 
+/// An array with narrow keys or ends.
+enum Narrow<'a> {
+    Keys(&'a dyn AnyDictionaryArray),
+    /// The number of rows that ends of runs count.
+    Ends(usize),
+}
+
 #[derive(Debug)]
-struct Dictionary {
-    /// Number of values that the keys can address.
+struct Seen {
+    /// Number of values that the keys can address, or of rows that the ends can count.
     capacity: usize,
     /// The values seen last, which most batches share.
     last: Option<ArrayRef>,
     /// Hashes of the distinct values, until there are too many of them.
     values: HashSet<u64>,
-    /// Number of rows with structs as values: Arrow gives each of them a value of its own.
-    struct_rows: usize,
+    /// Number of rows of which each needs a number of its own: those that ends count, and those of structs, for each of
+    /// which Arrow makes a value.
+    rows: usize,
 }
 
 impl NarrowKeys {
     pub(super) fn new(schema: &Schema) -> Self {
-        let mut dictionaries = Vec::new();
+        let mut all = Vec::new();
         for field in schema.fields() {
-            widened(field.data_type(), &mut |capacity| {
-                let values = HashSet::new();
-                dictionaries.push(Dictionary { capacity, last: None, values, struct_rows: 0 });
+            widened(field.data_type(), false, &mut |capacity| {
+                all.push(Seen { capacity, last: None, values: HashSet::new(), rows: 0 });
                 false
             });
         }
-        Self { dictionaries, hasher: RandomState::new() }
+        Self { all, hasher: RandomState::new() }
     }
 
     /// Records the values of a batch.
@@ -55,14 +63,14 @@ impl NarrowKeys {
     /// # Errors
     /// If values cannot be compared, which Arrow supports for all types of dictionaries it makes.
     pub(super) fn see(&mut self, batch: &RecordBatch) -> Result<()> {
-        if self.dictionaries.is_empty() {
+        if self.all.is_empty() {
             return Ok(());
         }
-        let mut dictionaries = self.dictionaries.iter_mut();
+        let mut all = self.all.iter_mut();
         let hasher = &self.hasher;
         batch.columns().iter().try_for_each(|column| {
-            walk_array(column, &mut |array| match dictionaries.next() {
-                Some(dictionary) => dictionary.see(array, hasher),
+            walk_array(column, false, &mut |narrow| match all.next() {
+                Some(seen) => seen.see(narrow, hasher),
                 None => Ok(()),
             })
         })
@@ -70,26 +78,33 @@ impl NarrowKeys {
 
     /// The schema in which the file can be read, no matter which batches it is cut into.
     pub(super) fn widened(&self, schema: &SchemaRef) -> SchemaRef {
-        let mut dictionaries = self.dictionaries.iter();
-        let mut is_too_narrow = |_| dictionaries.next().is_some_and(Dictionary::is_full);
+        let mut all = self.all.iter();
+        let mut is_too_narrow = |_| all.next().is_some_and(Seen::is_full);
         let fields = schema.fields().iter().map(|field| {
-            let wide = widened(field.data_type(), &mut is_too_narrow);
+            let wide = widened(field.data_type(), false, &mut is_too_narrow);
             field.as_ref().clone().with_data_type(wide)
         });
         Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
     }
 }
 
-impl Dictionary {
-    /// Whether there are more values than the keys can address.
+impl Seen {
+    /// Whether there is more than the keys can address, or the ends can count.
     fn is_full(&self) -> bool {
-        self.values.len().max(self.struct_rows) > self.capacity
+        self.values.len().max(self.rows) > self.capacity
     }
 
-    fn see(&mut self, array: &dyn AnyDictionaryArray, hasher: &RandomState) -> Result<()> {
+    fn see(&mut self, narrow: Narrow<'_>, hasher: &RandomState) -> Result<()> {
+        let array = match narrow {
+            Narrow::Keys(array) => array,
+            Narrow::Ends(rows) => {
+                self.rows = self.rows.saturating_add(rows);
+                return Ok(());
+            }
+        };
         let values = array.values();
         if matches!(values.data_type(), DataType::Struct(_)) {
-            self.struct_rows = self.struct_rows.saturating_add(array.len());
+            self.rows = self.rows.saturating_add(array.len());
         }
         let is_known = self.last.as_ref().is_some_and(|last| Arc::ptr_eq(last, values));
         if is_known || self.is_full() {
@@ -118,43 +133,62 @@ fn capacity(keys: &DataType) -> Option<usize> {
     }
 }
 
-/// Visits each dictionary with narrow keys.
-fn walk_array(array: &dyn Array, found: &mut dyn FnMut(&dyn AnyDictionaryArray) -> Result<()>) -> Result<()> {
+/// Whether ends are too narrow for the items of many lists. At the top level, scans decode fewer rows at once instead.
+fn are_narrow(ends: &DataType, below_lists: bool) -> bool {
+    below_lists && *ends == DataType::Int16
+}
+
+/// Visits each array with narrow keys or ends.
+fn walk_array(
+    array: &dyn Array,
+    below_lists: bool,
+    found: &mut dyn FnMut(Narrow<'_>) -> Result<()>,
+) -> Result<()> {
     match array.data_type() {
         DataType::Dictionary(keys, _) => {
             let dictionary = array.as_any_dictionary();
             if capacity(keys).is_some() {
-                found(dictionary)?;
+                found(Narrow::Keys(dictionary))?;
             }
-            walk_array(dictionary.values(), found)
+            walk_array(dictionary.values(), below_lists, found)
         }
         DataType::Struct(_) => {
-            array.as_struct().columns().iter().try_for_each(|column| walk_array(column, found))
+            array.as_struct().columns().iter().try_for_each(|column| walk_array(column, below_lists, found))
         }
-        DataType::List(_) => walk_array(array.as_list::<i32>().values(), found),
-        DataType::LargeList(_) => walk_array(array.as_list::<i64>().values(), found),
-        DataType::ListView(_) => walk_array(array.as_list_view::<i32>().values(), found),
-        DataType::LargeListView(_) => walk_array(array.as_list_view::<i64>().values(), found),
-        DataType::FixedSizeList(..) => walk_array(array.as_fixed_size_list().values(), found),
-        DataType::Map(..) => walk_array(array.as_map().entries(), found),
-        DataType::RunEndEncoded(ends, _) => match ends.data_type() {
-            DataType::Int16 => walk_runs::<Int16Type>(array, found),
-            DataType::Int32 => walk_runs::<Int32Type>(array, found),
-            _ => walk_runs::<Int64Type>(array, found),
-        },
+        DataType::List(_) => walk_array(array.as_list::<i32>().values(), true, found),
+        DataType::LargeList(_) => walk_array(array.as_list::<i64>().values(), true, found),
+        DataType::ListView(_) => walk_array(array.as_list_view::<i32>().values(), true, found),
+        DataType::LargeListView(_) => walk_array(array.as_list_view::<i64>().values(), true, found),
+        DataType::FixedSizeList(..) => walk_array(array.as_fixed_size_list().values(), true, found),
+        DataType::Map(..) => walk_array(array.as_map().entries(), true, found),
+        DataType::RunEndEncoded(ends, _) => {
+            if are_narrow(ends.data_type(), below_lists) {
+                found(Narrow::Ends(array.len()))?;
+            }
+            match ends.data_type() {
+                DataType::Int16 => walk_runs::<Int16Type>(array, below_lists, found),
+                DataType::Int32 => walk_runs::<Int32Type>(array, below_lists, found),
+                _ => walk_runs::<Int64Type>(array, below_lists, found),
+            }
+        }
         _ => Ok(()),
     }
 }
 
-fn walk_runs<R: arrow::datatypes::RunEndIndexType>(
+fn walk_runs<R: RunEndIndexType>(
     array: &dyn Array,
-    found: &mut dyn FnMut(&dyn AnyDictionaryArray) -> Result<()>,
+    below_lists: bool,
+    found: &mut dyn FnMut(Narrow<'_>) -> Result<()>,
 ) -> Result<()> {
-    array.as_run_opt::<R>().map_or(Ok(()), |runs| walk_array(runs.values(), found))
+    array.as_run_opt::<R>().map_or(Ok(()), |runs| walk_array(runs.values(), below_lists, found))
 }
 
-/// The type with wide keys in those dictionaries whose keys, which can address so many values, are too narrow.
-fn widened(data_type: &DataType, is_too_narrow: &mut dyn FnMut(usize) -> bool) -> DataType {
+/// The type with wide keys and ends where those, which can tell so many values or rows apart, are too narrow.
+fn widened(
+    data_type: &DataType,
+    below_lists: bool,
+    is_too_narrow: &mut dyn FnMut(usize) -> bool,
+) -> DataType {
     match data_type {
         DataType::Dictionary(keys, values) => {
             let keys = match capacity(keys).is_some_and(&mut *is_too_narrow) {
@@ -162,9 +196,21 @@ fn widened(data_type: &DataType, is_too_narrow: &mut dyn FnMut(usize) -> bool) -
                 true => DataType::UInt32,
                 false => keys.as_ref().clone(),
             };
-            DataType::Dictionary(Box::new(keys), Box::new(widened(values, is_too_narrow)))
+            DataType::Dictionary(Box::new(keys), Box::new(widened(values, below_lists, is_too_narrow)))
         }
-        other => with_inner(other, &mut |inner| widened(inner, is_too_narrow)),
+        DataType::RunEndEncoded(ends, values) => {
+            let is_full = are_narrow(ends.data_type(), below_lists) && is_too_narrow(i16::MAX as usize);
+            let ends = match is_full {
+                true => Arc::new(ends.as_ref().clone().with_data_type(DataType::Int32)),
+                false => Arc::clone(ends),
+            };
+            let wide = widened(values.data_type(), below_lists, is_too_narrow);
+            DataType::RunEndEncoded(ends, Arc::new(values.as_ref().clone().with_data_type(wide)))
+        }
+        other => {
+            let below_lists = below_lists || !matches!(other, DataType::Struct(_));
+            with_inner(other, &mut |inner| widened(inner, below_lists, is_too_narrow))
+        }
     }
 }
 

@@ -151,6 +151,27 @@ async fn dictionaries_of_structs_are_read_with_keys_that_count_all_rows() {
 }
 
 #[tokio::test]
+async fn items_in_runs_are_read_with_ends_that_count_those_of_many_lists() {
+    let lists = |rows: usize| -> ArrayRef {
+        let ends = PrimitiveArray::<Int16Type>::from_iter_values((1..=rows as i16).map(|row| row * 5));
+        let values = Int64Array::from_iter_values(0..rows as i64);
+        let items: ArrayRef = Arc::new(RunArray::<Int16Type>::try_new(&ends, &values).unwrap());
+        let item = Arc::new(Field::new("item", items.data_type().clone(), true));
+        Arc::new(ListArray::new(item, OffsetBuffer::from_lengths(vec![5; rows]), items, None))
+    };
+    comes_back(lists(100)).await;
+    let batches: Vec<_> = (0..14).map(|_| batch(lists(6000))).collect();
+    let found = round_trip(&batches).await;
+    assert_eq!(found.num_rows(), 14 * 6000);
+    let DataType::List(item) = found.column(0).data_type() else { panic!("not lists") };
+    let DataType::RunEndEncoded(ends, _) = item.data_type() else { panic!("not runs") };
+    assert_eq!(ends.data_type(), &DataType::Int32);
+    let items = plain(found.column(0).as_list::<i32>().values());
+    let expected = (0..14 * 6000 * 5).map(|at| at / 5 % 6000);
+    assert_eq!(items.as_primitive::<Int64Type>(), &Int64Array::from_iter_values(expected));
+}
+
+#[tokio::test]
 async fn batches_whose_columns_have_other_names_are_refused() {
     let of = |names: [&str; 2]| {
         let one: ArrayRef = Arc::new(Int32Array::from(vec![1]));
