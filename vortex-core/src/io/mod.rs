@@ -43,7 +43,7 @@ use futures::stream::BoxStream;
 pub use local::LocalFile;
 pub use memory::MemoryFile;
 use object_store::LocalStore;
-pub use object_store::{ObjectFile, is_versioned, object_name};
+pub use object_store::{FirstAnswer, ObjectFile, is_versioned, object_name};
 pub(crate) use pending::PendingBytes;
 use scattered::read_each;
 pub(crate) use scattered::read_scattered;

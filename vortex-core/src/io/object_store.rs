@@ -31,8 +31,7 @@ pub struct ObjectFile {
     store: Arc<dyn ObjectStore>,
     meta: ObjectMeta,
     descriptor: OnceLock<Arc<File>>,
-    /// What the first answer told about the version of the object.
-    first: OnceLock<Version>,
+    first: FirstAnswer,
     /// The last bytes of the object, until a read takes them.
     end: Mutex<Option<Bytes>>,
     /// What identifies the store: its name, which others may have, too, and its address.
@@ -56,6 +55,10 @@ impl Version {
         }
     }
 }
+
+/// What the first answer of a store told of the version of an object, as all later ones must. Copies share it.
+#[derive(Debug, Clone, Default)]
+pub struct FirstAnswer(Arc<OnceLock<Version>>);
 
 /// Whether a request was not sent at all, since the store has none of this kind.
 fn is_unsupported(error: &Error) -> bool {
@@ -118,7 +121,7 @@ impl ObjectFile {
         let (store_name, profile) = (store.to_string(), StorageProfile::of(store.as_ref()));
         let name = named(&store_name, &meta.location).into();
         let store_id = format!("{store_name} ({})", StoreId::of(&store)).into();
-        let (descriptor, first) = (OnceLock::new(), OnceLock::new());
+        let (descriptor, first) = (OnceLock::new(), FirstAnswer::default());
         Self { store, meta, descriptor, first, end: Mutex::default(), store_id, name, profile }
     }
 
@@ -157,7 +160,7 @@ impl ObjectFile {
             return Err(Error::read(&name, range, message));
         }
         let object = Self::new(store, meta);
-        object.first.get_or_init(|| Version::of(&object.meta));
+        object.first.0.get_or_init(|| Version::of(&object.meta));
         *object.end.lock() = Some(end);
         Ok(object)
     }
@@ -175,6 +178,21 @@ impl ObjectFile {
         let skipped = usize::try_from(range.start.checked_sub(start)?).ok()?;
         let len = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
         (range.end <= self.meta.size).then(|| end.take())?.map(|end| end.slice(skipped..skipped + len))
+    }
+
+    /// What the first answer tells of the version, once there is one.
+    pub fn first_answer(&self) -> FirstAnswer {
+        self.first.clone()
+    }
+
+    /// Compares answers with the first one that another reader of this object had, from which it knows, say, the footer:
+    /// stores without strong e-tags do not notice by themselves that an object was replaced in between.
+    #[must_use]
+    pub fn with_first_answer(mut self, first: FirstAnswer) -> Self {
+        // An end that was read belongs to the version of its own answer.
+        *self.end.get_mut() = None;
+        self.first = first;
+        self
     }
 
     /// Reads as `profile` says instead of as the name of the store suggests. Of an object that turns out to be a file on a
@@ -247,7 +265,7 @@ impl ObjectFile {
             return Err(replaced(format!(": it has {now} bytes, not {before}")));
         }
         let version = Version::of(found);
-        if *self.first.get_or_init(|| version.clone()) != version {
+        if *self.first.0.get_or_init(|| version.clone()) != version {
             return Err(replaced(format!(" while it was read, at {}", found.last_modified)));
         }
         Ok(())

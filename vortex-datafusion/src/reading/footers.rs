@@ -1,8 +1,8 @@
 //! The cache of footers between queries, which is DataFusion's cache of file metadata.
 //!
 //! An entry is valid for one version of an object in one store, identified by its size, modification time and, if the
-//! store provides one, e-tag, and for the limits and the registry that it was opened with. The size of an entry is that of the parsed
-//! footer, not of its bytes in the file.
+//! store provides one, e-tag, and for the limits and the registry that it was opened with. The size of an entry is that
+//! of the parsed footer, not of its bytes in the file.
 //!
 //! DataFusion keeps entries by path, whatever the store. If several stores have an object of one path, as those of several
 //! customers may, the first one has the entry of that path, and each of the others an entry that is named after its
@@ -23,7 +23,7 @@ use datafusion_execution::runtime_env::RuntimeEnv;
 use object_store::ObjectMeta;
 use object_store::path::Path;
 use vortex_core::file::Footer;
-use vortex_core::io::StoreId;
+use vortex_core::io::{FirstAnswer, StoreId};
 
 use super::Terms;
 
@@ -65,18 +65,24 @@ impl FooterCache {
         }
     }
 
-    /// The footer of exactly this version. With `verify`, it must verify the checksums that it has.
-    pub(crate) fn get(&self, store: StoreId, meta: &ObjectMeta, verify: bool) -> Option<Arc<Footer>> {
+    /// The footer of exactly this version, and what the store answered when it was read. With `verify`, it must verify the
+    /// checksums that it has.
+    pub(super) fn get(
+        &self,
+        store: StoreId,
+        meta: &ObjectMeta,
+        verify: bool,
+    ) -> Option<(Arc<Footer>, FirstAnswer)> {
         let entry = self.entry(store, &meta.location)?;
         let known = self.known(store, &entry)?;
         let footer = same_version(&entry.meta, meta).then(|| known.footer()).flatten()?;
         let verifies = verify && footer.has_checksums();
-        (footer.verifies_checksums() == verifies).then_some(footer)
+        (footer.verifies_checksums() == verifies).then(|| (footer, known.first.clone()))
     }
 
     /// Caches a footer; as the bytes of its file, if the file is small and parsed footers of this size would
     /// take up too much of the cache.
-    pub(crate) fn put(&self, store: StoreId, meta: &ObjectMeta, footer: Arc<Footer>) {
+    pub(super) fn put(&self, store: StoreId, meta: &ObjectMeta, footer: Arc<Footer>, first: FirstAnswer) {
         let like_it = footer.memory_size().saturating_mul(self.cache.len() + 1);
         let whole =
             footer.whole_file().filter(|file| file.len() <= MAX_STORED && !footer.verifies_checksums());
@@ -86,7 +92,7 @@ impl FooterCache {
             }
             _ => Form::Parsed(footer),
         };
-        let footer = CachedFooter { store, terms: self.terms.clone(), form };
+        let footer = CachedFooter { store, terms: self.terms.clone(), first, form };
         let is_taken =
             self.cache.get(&meta.location).is_some_and(|entry| self.known(store, &entry).is_none());
         let place = if is_taken { self.own_place(store, &meta.location) } else { meta.location.clone() };
@@ -143,6 +149,8 @@ pub(crate) fn same_version(left: &ObjectMeta, right: &ObjectMeta) -> bool {
 struct CachedFooter {
     store: StoreId,
     terms: Terms,
+    /// Listings do not always tell when an object was replaced; its other bytes must be of the same version.
+    first: FirstAnswer,
     form: Form,
 }
 

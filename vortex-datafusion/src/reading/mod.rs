@@ -133,13 +133,19 @@ impl Reading {
         let footers = self.footers.as_ref().filter(|_| is_versioned);
         let blocks = self.blocks().filter(|_| object.profile().remote && is_versioned);
         let is_preloaded = blocks.is_some() && meta.size <= self.options.segment_cache_preload;
+        let known = footers.and_then(|footers| footers.get(store, meta, verify));
+        let object = match &known {
+            Some((_, first)) => object.with_first_answer(first.clone()),
+            None => object,
+        };
+        let first = object.first_answer();
         let source: Arc<dyn ReadAt> = match blocks {
             Some(blocks) => {
                 Arc::new(object.cached(Arc::clone(blocks), self.options.segment_cache_block_size))
             }
             None => Arc::new(object),
         };
-        if let Some(footer) = footers.and_then(|footers| footers.get(store, meta, verify)) {
+        if let Some((footer, _)) = known {
             return Ok(VortexFile::from_footer(source, footer));
         }
         let mut options = self.terms.options().with_file_size(meta.size).with_checksums(verify);
@@ -148,7 +154,7 @@ impl Reading {
         }
         let file = options.open(source).await.map_err(datafusion_error)?;
         if let Some(footers) = footers {
-            footers.put(store, meta, Arc::clone(file.footer()));
+            footers.put(store, meta, Arc::clone(file.footer()), first);
         }
         Ok(file)
     }

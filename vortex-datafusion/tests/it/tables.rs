@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_plan::collect;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use object_store::ObjectStoreExt as _;
+use object_store::path::Path;
 use test_store::{ReadFault, TestStore};
 use tokio::time::timeout;
 use url::Url;
@@ -268,6 +269,31 @@ async fn a_file_replaced_by_another_is_read_anew() {
     assert_eq!(number(&context, &sql).await, 1500);
     fs::copy(part, &path).unwrap();
     assert_eq!(number(&context, &sql).await, 800);
+}
+
+#[tokio::test]
+async fn a_file_that_is_replaced_after_planning_is_an_error_although_its_store_has_no_e_tags() {
+    let (store, place) = (TestStore::new(), Path::from("a.vortex"));
+    let time = |seconds| store.set_time(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+    // Too large to be read along with its end.
+    let scattered = (0..300_000u64).map(|row| row.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let numbers = scattered.map(|number| (number ^ number >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9) as i64);
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers));
+    let rows = RecordBatch::try_from_iter([("a", numbers)]).unwrap();
+    let mut bytes = written(&rows).await.to_vec();
+    assert!(bytes.len() > 2 << 20);
+    store.hide_e_tags();
+    store.put(&place, bytes.clone().into()).await.unwrap();
+    time(1_000_000);
+    let context = session();
+    context.register_object_store(&Url::parse("test://bucket").unwrap(), Arc::clone(&store) as _);
+    create(&context, "t", "test://bucket/a.vortex").await;
+    let plan = physical(&context, "SELECT sum(a % 1000) FROM t").await;
+    bytes[1000] ^= 1;
+    store.put(&place, bytes.into()).await.unwrap();
+    time(1_000_001);
+    let error = collect(plan, context.task_ctx()).await.unwrap_err().to_string();
+    assert!(error.contains("a.vortex") && error.contains("replaced while it was read"), "{error}");
 }
 
 #[tokio::test]
