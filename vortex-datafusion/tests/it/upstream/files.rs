@@ -1,4 +1,4 @@
-//! Files and folders, sessions, and what docs/datafusion.md says of SQL.
+//! Files and folders, sessions, and what docs/ says of SQL.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use url::Url;
 
 use super::{Plain, assert_wrong};
 
-const DOCS: &str = "the note in docs/datafusion.md";
+const DOCS: &str = "the note in docs/";
 
 #[tokio::test]
 async fn folders_are_named_after_the_value_below_a_null() {
@@ -43,7 +43,7 @@ async fn listings_of_one_store_are_used_for_another() {
             Err(_) => Err("not found"),
         });
     }
-    let workarounds = "`enable_url_tables` in tables/urls.rs, and the note in docs/datafusion.md";
+    let workarounds = "`enable_url_tables` in tables/urls.rs, and the note in docs/";
     assert_wrong(found.as_slice(), &[Ok(1), Err("not found")], &[Ok(1), Ok(1)], workarounds);
 }
 
@@ -132,7 +132,7 @@ async fn tables_of_folders_contain_hidden_files() {
     }
     let place = plain.folder().display();
     plain.run(&format!("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '{place}/'")).await;
-    let workarounds = "tables/factory.rs, and the note in docs/datafusion.md";
+    let workarounds = "tables/factory.rs, and the note in docs/";
     plain.assert_wrong("SELECT count(*) FROM t", &["3"], &["1"], workarounds).await;
 }
 
@@ -157,7 +157,7 @@ async fn listings_are_kept_without_a_time_limit() {
     plain.run(&format!("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '{place}/'")).await;
     assert_eq!(plain.rows("SELECT count(*) FROM t").await, ["1"]);
     file("b.csv");
-    let workarounds = "bin/vortex/sql/statement.rs, and the note in docs/datafusion.md";
+    let workarounds = "bin/vortex/sql/statement.rs, and the note in docs/";
     plain.assert_wrong("SELECT count(*) FROM t", &["1"], &["2"], workarounds).await;
 }
 
