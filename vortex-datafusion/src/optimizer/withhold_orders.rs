@@ -8,13 +8,16 @@
 //! CAST(ts AS TIME)     07:00              14:00              04:00
 //! ```
 //!
-//! The same applies to `date_trunc` in zones that turn their clocks back just after midnight; to `log(base, x)`, which
-//! falls if the base is below 1, or if it is the column; and to the negation of integers, of which the least is its own
+//! The same applies to `date_trunc` in zones that turn their clocks back just after midnight; to `date_bin`, which is null
+//! for times that nanoseconds cannot count; to `log(base, x)`, which falls if the base is below 1, or if it is the column,
+//! and to `log(x)`, which is exact for powers of ten only; and to the negation of integers, of which the least is its own
 //! negative. DataFusion also supposes that an aggregation by several sets of columns (`ROLLUP`) keeps the order of all of
 //! them, although the groups of each row include some without the first column.
 //!
 //! See `tests/it/upstream/orders.rs`: `casts_to_times_of_day_keep_the_order_of_timestamps`,
 //! `truncated_dates_keep_the_order_across_clocks_that_are_turned_back`,
+//! `bins_of_times_keep_the_order_although_distant_ones_are_null`,
+//! `logarithms_of_decimals_keep_the_order_although_only_some_are_exact`,
 //! `logarithms_keep_the_order_whatever_their_base`,
 //! `negatives_are_in_the_opposite_order_although_the_least_integer_has_none`,
 //! `groups_of_several_sets_keep_the_order_of_all_columns`.
@@ -192,7 +195,7 @@ fn reorders_numbers(expr: &Arc<dyn PhysicalExpr>, input: Option<&SchemaRef>) -> 
         return operand.is_none_or(|operand| operand.is_integer());
     }
     let function = expr.downcast_ref::<ScalarFunctionExpr>();
-    function.is_some_and(|function| function.name() == "log" && function.args().len() > 1)
+    function.is_some_and(|function| function.name() == "log")
 }
 
 /// Of an input that is not known, any cast is supposed to change the order.
@@ -201,7 +204,8 @@ fn reorders_times(expr: &Arc<dyn PhysicalExpr>, input: Option<&SchemaRef>) -> bo
         let is_zoned = |arg: &Arc<dyn PhysicalExpr>| {
             input.is_none_or(|input| arg.data_type(input).is_ok_and(has_clocks))
         };
-        return function.name() == "date_trunc" && function.args().iter().any(is_zoned);
+        return function.name() == "date_bin"
+            || (function.name() == "date_trunc" && function.args().iter().any(is_zoned));
     }
     let (operand, to) = if let Some(cast) = expr.downcast_ref::<CastExpr>() {
         (cast.expr(), cast.cast_type())

@@ -114,6 +114,25 @@ async fn times_of_day_are_sorted_although_their_timestamps_are() {
 }
 
 #[tokio::test]
+async fn bins_of_times_are_sorted_although_the_times_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.vortex");
+    let times = "VALUES ('0001-01-01'), ('2024-01-01'), ('9999-12-31')";
+    let rows = format!(
+        "SELECT arrow_cast(t, 'Timestamp(Microsecond, None)') AS t FROM ({times}) AS t (t) ORDER BY t"
+    );
+    let context = registered(1);
+    copy(&context, &rows, path.display()).await;
+    register_files(&context, &path).await;
+    let by_time = plan(&context, "SELECT t FROM t ORDER BY t").await;
+    assert!(!by_time.contains("SortExec"), "{by_time}");
+    // Those of the first and of the last are null: nanoseconds cannot count them.
+    let groups = "SELECT date_bin(INTERVAL '1 day', t) AS bin, count(*) FROM t GROUP BY bin ORDER BY bin";
+    let found = run(&context, groups).await;
+    assert_eq!(numbers(&found, 1), [1, 2]);
+}
+
+#[tokio::test]
 async fn a_session_whose_rules_are_replaced_is_not_registered() {
     let folder = tempfile::tempdir().unwrap();
     let path = write_times(folder.path()).await;

@@ -34,6 +34,26 @@ async fn truncated_dates_keep_the_order_across_clocks_that_are_turned_back() {
 }
 
 #[tokio::test]
+async fn bins_of_times_keep_the_order_although_distant_ones_are_null() {
+    let plain = Plain::new(1);
+    let rows = "SELECT arrow_cast(t, 'Timestamp(Microsecond, None)') AS t \
+                FROM (VALUES ('0001-01-01'), ('2024-01-01'), ('9999-12-31')) AS t (t)";
+    plain.sorted_table("times", rows, "t").await;
+    let first = "SELECT date_bin(INTERVAL '1 day', t) AS bin FROM times ORDER BY bin LIMIT 1";
+    plain.assert_wrong(first, &["null"], &["2024-01-01T00:00:00"], WITHHOLD_ORDERS).await;
+}
+
+#[tokio::test]
+async fn logarithms_of_decimals_keep_the_order_although_only_some_are_exact() {
+    let plain = Plain::new(1);
+    let rows = "SELECT arrow_cast(x, 'Decimal128(20, 0)') AS x \
+                FROM (VALUES (1000000000000000), (1000000000000001)) AS t (x)";
+    plain.sorted_table("decimals", rows, "x").await;
+    let sql = "SELECT x FROM decimals ORDER BY log(x) LIMIT 1";
+    plain.assert_wrong(sql, &["1000000000000000"], &["1000000000000001"], WITHHOLD_ORDERS).await;
+}
+
+#[tokio::test]
 async fn logarithms_keep_the_order_whatever_their_base() {
     let plain = Plain::new(1);
     let rows = "SELECT * FROM (VALUES (CAST(0.25 AS DOUBLE)), (0.5), (2), (4)) AS t (x)";
