@@ -23,6 +23,7 @@ use arrow::datatypes::DataType;
 use half::f16;
 use pco::FULL_BATCH_N;
 use pco::data_types::Number;
+use pco::metadata::{ChunkMeta, DeltaEncoding};
 use pco::wrapped::{ChunkDecompressor, FileDecompressor};
 
 use super::Encoding;
@@ -30,6 +31,7 @@ use crate::array::valid_rows::{StoredValues, ValidRows, ValidRowsArray, spread};
 use crate::array::{ArrayRef, EncodedArray as _, EncodedRef, Node, fixed_width, present};
 use crate::dtype::PType;
 use crate::dtype::arrow::primitive;
+use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::{Error, Result};
 
@@ -98,6 +100,9 @@ struct Chunks {
     all: Vec<Chunk>,
     value_count: usize,
 }
+
+/// The mode of chunks whose values are numbers of a dictionary.
+const DICTIONARY_MODE: u32 = 4;
 
 /// Number of values that are decoded at a time: few enough that they stay in the processor's cache until they are copied.
 const PIECE: usize = 8 * FULL_BATCH_N;
@@ -213,7 +218,10 @@ impl PcoArray {
                     Some(opened) => opened,
                     None => {
                         let meta = chunk.meta.as_slice();
-                        opened.insert(file.chunk_decompressor::<T, _>(meta).map_err(broken)?.0)
+                        check_dictionary::<T>(meta, &self.limits)?;
+                        let (chunk, _) = file.chunk_decompressor::<T, _>(meta).map_err(broken)?;
+                        self.limits.decoded_bytes(window_values(chunk.meta()), size_of::<T>())?;
+                        opened.insert(chunk)
                     }
                 };
                 let count = page.values.len();
@@ -245,6 +253,31 @@ impl PcoArray {
     }
 }
 
+/// Checks the number of values in the dictionary of a chunk, for which the pco crate reserves memory before it reads them:
+/// the 25 bits behind the four of the mode. It copies them.
+fn check_dictionary<T>(meta: &[u8], limits: &Limits) -> Result<()> {
+    let start = meta.first_chunk().map_or(0, |start| u32::from_le_bytes(*start));
+    if start & 15 != DICTIONARY_MODE {
+        return Ok(());
+    }
+    let count = (start >> 4 & ((1 << 25) - 1)) as usize;
+    if count * size_of::<T>() > meta.len() {
+        return Err(Error::corrupt(format!("pco dictionary of {count} values in {} bytes", meta.len())));
+    }
+    limits.decoded_bytes(count, size_of::<T>()).map(drop)
+}
+
+/// Number of values before the current ones that the pco crate keeps while it decodes a page.
+fn window_values(meta: &ChunkMeta) -> usize {
+    match &meta.delta_encoding {
+        DeltaEncoding::Lookback { config, secondary_uses_delta } => {
+            let window = 2 * (1usize << config.window_n_log).max(FULL_BATCH_N);
+            window * if *secondary_uses_delta { 2 } else { 1 }
+        }
+        _ => 0,
+    }
+}
+
 /// Runs the pco crate. It asserts invariants of its own output, which damaged pages may violate: a panic only means that
 /// the file is corrupt. No state that it worked on is used afterwards.
 fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
@@ -256,22 +289,27 @@ mod tests {
     use arrow::array::{Array as _, AsArray as _, Float64Array, Int32Array, Int64Array, UInt16Array};
     use arrow::datatypes::Int64Type;
     use pco::wrapped::FileCompressor;
-    use pco::{ChunkConfig, PagingSpec};
+    use pco::{ChunkConfig, DeltaSpec, PagingSpec};
 
     use super::*;
     use crate::array::build::Tree;
     use crate::dtype::DType;
     use crate::encodings::conformance;
+    use crate::limits::Work;
 
     /// Chunks of pages with values.
     fn encode<T: Number>(chunks: &[Vec<&[T]>]) -> (Metadata, Vec<Vec<u8>>) {
+        encode_with(&ChunkConfig::default(), chunks)
+    }
+
+    fn encode_with<T: Number>(config: &ChunkConfig, chunks: &[Vec<&[T]>]) -> (Metadata, Vec<Vec<u8>>) {
         let file = FileCompressor::default();
         let mut metadata = Metadata::default();
         file.write_header(&mut metadata.header).unwrap();
         let (mut metas, mut pages) = (vec![], vec![]);
         for chunk in chunks {
             let sizes: Vec<usize> = chunk.iter().map(|page| page.len()).collect();
-            let config = ChunkConfig::default().with_paging_spec(PagingSpec::Exact(sizes.clone()));
+            let config = config.clone().with_paging_spec(PagingSpec::Exact(sizes.clone()));
             let mut compressor = file.chunk_compressor(&chunk.concat(), &config).unwrap();
             let mut meta = Vec::new();
             compressor.write_meta(&mut meta).unwrap();
@@ -320,6 +358,30 @@ mod tests {
             let found = slice.filter(&some).unwrap().decode(&DataType::Int64).unwrap();
             assert_eq!(&found, &arrow::compute::filter(&expected, &some.to_filter()).unwrap(), "{rows:?}");
         }
+    }
+
+    #[test]
+    fn memory_is_not_reserved_for_dictionaries_and_windows_that_are_only_claimed() {
+        let values: Vec<i64> = (0..300).map(|at| at * at % 7).collect();
+        let config = ChunkConfig::default().with_delta_spec(DeltaSpec::TryLookback);
+        let (metadata, buffers) = encode_with(&config, &[vec![&values]]);
+        let decoded = |meta: Vec<u8>| {
+            let buffers = [vec![meta], buffers[1..].to_vec()].concat();
+            let limits = Limits::new().with_max_decoded_bytes(1 << 20);
+            let array = tree((metadata.clone(), buffers));
+            let array = array.load_within(&DType::Primitive(PType::I64, false), 300, &limits).unwrap();
+            let _work = Work::begin();
+            array.decode(&DataType::Int64)
+        };
+        let sound = decoded(buffers[0].clone()).unwrap();
+        assert_eq!(sound.as_primitive::<Int64Type>().values(), &values);
+        // The logarithm of the window, less one, is in five bits behind those of mode and kind of delta.
+        let mut window = buffers[0].clone();
+        assert_eq!(window[0] >> 4, 2, "lookback");
+        window[1] = window[1] & !31 | 23;
+        assert!(matches!(decoded(window), Err(Error::LimitExceeded(_))));
+        let dictionary = (DICTIONARY_MODE | ((1 << 25) - 1) << 4).to_le_bytes();
+        assert!(matches!(decoded(dictionary.to_vec()), Err(Error::Corrupt(_))));
     }
 
     #[test]
