@@ -19,6 +19,7 @@ use arrow::datatypes::{
     IntervalMonthDayNano, IntervalUnit, RunEndIndexType, UInt64Type,
 };
 
+use super::bytes::present_views;
 use super::row_bytes::reserved_bytes;
 use super::{EncodedArray, present, shown_items, take, take_within};
 use crate::dtype::DType;
@@ -43,7 +44,7 @@ pub fn decode_as(array: &dyn EncodedArray, to: &DataType) -> Result<ArrayRef> {
 }
 
 /// Converts the carrier array to the requested type, which a file may choose, too: values of a fixed size
-/// take bytes even if they are null.
+/// take bytes even if they are null, and text that rows share as views is copied for each of them.
 pub(crate) fn restore(array: &ArrayRef, to: &DataType, limits: &Limits) -> Result<ArrayRef> {
     if array.data_type() == to {
         return Ok(Arc::clone(array));
@@ -93,18 +94,6 @@ pub(crate) fn restore(array: &ArrayRef, to: &DataType, limits: &Limits) -> Resul
         (DataType::LargeListView(_), DataType::LargeListView(item)) => {
             list_views(array.as_list_view::<i64>(), item, limits)?
         }
-        (
-            DataType::ListView(_) | DataType::LargeListView(_),
-            DataType::ListView(item) | DataType::LargeListView(item),
-        ) => {
-            let lists = DataType::LargeList(Arc::clone(item));
-            let inner = match array.data_type() {
-                DataType::ListView(item) | DataType::LargeListView(item) => Arc::clone(item),
-                _ => Arc::clone(item),
-            };
-            let carried = present(Arc::clone(array), &DataType::LargeList(inner))?;
-            present(restore(&carried, &lists, limits)?, to)?
-        }
         (DataType::List(_), DataType::Map(entries, sorted)) => {
             let entries_type = DataType::List(Arc::clone(entries));
             let lists = restore(array, &entries_type, limits)?;
@@ -114,7 +103,8 @@ pub(crate) fn restore(array: &ArrayRef, to: &DataType, limits: &Limits) -> Resul
         }
         (DataType::Map(..), DataType::Map(entries, sorted)) => {
             let (_, offsets, values, nulls, _) = array.as_map().clone().into_parts();
-            let values = restore(&(Arc::new(values) as ArrayRef), entries.data_type(), limits)?;
+            let (offsets, values) = shown_items(offsets, Arc::new(values));
+            let values = restore(&values, entries.data_type(), limits)?;
             let values = map_entries(&values)?;
             Arc::new(MapArray::try_new(Arc::clone(entries), offsets, values, nulls, *sorted)?)
         }
@@ -125,7 +115,19 @@ pub(crate) fn restore(array: &ArrayRef, to: &DataType, limits: &Limits) -> Resul
             Arc::new(FixedSizeListArray::try_new_with_length(Arc::clone(item), *size, values, nulls, len)?)
         }
         (DataType::Struct(_), DataType::Struct(fields)) => structure(array.as_struct(), fields, limits)?,
-        _ => present(Arc::clone(array), to)?,
+        (
+            DataType::List(from) | DataType::LargeList(from),
+            DataType::LargeList(item) | DataType::ListView(item) | DataType::LargeListView(item),
+        ) => {
+            // The items first: Arrow's cast to another kind of list then leaves them as they are.
+            let item = Arc::new(from.as_ref().clone().with_data_type(item.data_type().clone()));
+            let same_kind = match array.data_type() {
+                DataType::List(_) => DataType::List(item),
+                _ => DataType::LargeList(item),
+            };
+            present(restore(array, &same_kind, limits)?, to)?
+        }
+        _ => present_views(Arc::clone(array), to, limits)?,
     })
 }
 
@@ -193,6 +195,7 @@ fn list<O: OffsetSizeTrait>(array: &GenericListArray<O>, to: &DataType, limits: 
         return Err(Error::invalid(format!("a list cannot be read as {to}")));
     };
     let (_, offsets, values, nulls) = array.clone().into_parts();
+    let (offsets, values) = shown_items(offsets, values);
     let values = restore(&values, item.data_type(), limits)?;
     Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?))
 }

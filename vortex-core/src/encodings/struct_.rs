@@ -21,7 +21,6 @@ use crate::array::{
     ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, ValidityChild, masking, present,
 };
 use crate::dtype::DType;
-use crate::dtype::arrow::data_type;
 use crate::limits::{Limits, Work};
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -105,8 +104,10 @@ impl EncodedArray for Fields {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
-        let DataType::Struct(wanted) = to else {
-            return present(self.decode(&data_type(&self.dtype)?)?, to);
+        let wanted = match to {
+            DataType::Struct(wanted) => wanted,
+            DataType::Dictionary(_, values) => return present(self.decode(values)?, to),
+            _ => return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype))),
         };
         if wanted.len() != self.fields.len() {
             return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype)));
@@ -152,12 +153,14 @@ pub(crate) fn encode(fields: Vec<WriteNode>, validity: Option<WriteNode>) -> Wri
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Array as _, AsArray as _, Int32Array, StringArray, UInt64Array};
+    use arrow::array::{Array as _, AsArray as _, Decimal128Array, Int32Array, StringArray, UInt64Array};
     use arrow::datatypes::{Field, Int32Type};
 
     use super::*;
+    use crate::array::Decoded;
     use crate::array::build::Tree;
-    use crate::dtype::{PType, StructType};
+    use crate::dtype::arrow::data_type;
+    use crate::dtype::{DecimalType, PType, StructType};
     use crate::encodings::conformance;
     use crate::expr::{CompareOp, Predicate};
     use crate::scalar::{Scalar, Value};
@@ -233,6 +236,32 @@ mod tests {
         let decoded = array.decode(&to).unwrap();
         assert_eq!(decoded.data_type(), &to);
         assert_eq!(decoded.as_struct().column(0).as_string::<i32>(), &StringArray::from(vec!["x", "x"]));
+    }
+
+    #[test]
+    fn dictionaries_of_structs_have_the_fields_asked_for() {
+        // What is under a null is garbage, which a narrower decimal cannot hold.
+        let decimals = Decimal128Array::new(vec![7, 1 << 40].into(), Some(vec![true, false].into()));
+        let decimals = decimals.with_precision_and_scale(5, 2).unwrap();
+        let decimal = DType::Decimal(DecimalType::try_new(5, 2).unwrap(), true);
+        let number = DType::Primitive(PType::I32, true);
+        let numbers: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
+        let fields = vec![
+            Arc::new(Decoded::new(decimal.clone(), Arc::new(decimals))) as EncodedRef,
+            Arc::new(Decoded::new(number.clone(), numbers)),
+        ];
+        let dtype = StructType::new([("a".into(), decimal), ("b".into(), number)]);
+        let dtype = DType::Struct(Arc::new(dtype), false);
+        let array = struct_of(dtype, fields, ValidityChild::default(), 2, Limits::default());
+        // Fields are told apart by their position, not by their name.
+        let wanted = [("b", DataType::Decimal32(5, 2)), ("a", DataType::Int32)];
+        let wanted = wanted.map(|(name, data_type)| Field::new(name, data_type, true));
+        let wanted = DataType::Struct(wanted.to_vec().into());
+        let to = DataType::Dictionary(Box::new(DataType::Int8), Box::new(wanted.clone()));
+        let decoded = array.decode(&to).unwrap();
+        assert_eq!(decoded.data_type(), &to);
+        let rows = arrow::compute::cast(&decoded, &wanted).unwrap();
+        assert_eq!(&rows, &array.decode(&wanted).unwrap());
     }
 
     #[test]

@@ -215,7 +215,13 @@ impl EncodedArray for DictArray {
         // Gathering views is cheap, and so is copying the bytes that they refer to once.
         let are_copied =
             matches!(to, DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary);
-        let kept = if are_copied || matches!(to, DataType::Dictionary(..)) { &natural } else { to };
+        let kept = match to {
+            // Fields are decoded as they are wanted.
+            DataType::Dictionary(_, values) if values.is_nested() => values,
+            DataType::Dictionary(..) => &natural,
+            _ if are_copied => &natural,
+            _ => to,
+        };
         if self.values.are_few(self.codes.len(), kept) {
             return self.decode_few(to);
         }
