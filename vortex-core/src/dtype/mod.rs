@@ -109,7 +109,7 @@ impl DType {
         )
     }
 
-    /// Whether rows of this type can be null.
+    /// Whether rows of this type can be null: those of unions also in that the variant that they select is null.
     pub fn is_nullable(&self) -> bool {
         match self {
             DType::Null => true,
@@ -122,8 +122,8 @@ impl DType {
             | DType::List(_, nullable)
             | DType::FixedSizeList(_, _, nullable)
             | DType::Map(_, nullable)
-            | DType::Variant(nullable)
-            | DType::Union(_, nullable) => *nullable,
+            | DType::Variant(nullable) => *nullable,
+            DType::Union(_, nullable) => *nullable || self.has_nullable_variants(),
             DType::Extension(extension) => extension.storage().is_nullable(),
         }
     }
@@ -191,6 +191,15 @@ impl DType {
                 Some((at, columns.dtypes().get(at)?))
             }
             None => (name == ROOT_COLUMN).then_some((0, self)),
+        }
+    }
+
+    /// Whether this is a union with variants that may be null. As Arrow counts, rows that select a null one are null, too;
+    /// the format's null counts leave them out.
+    pub(crate) fn has_nullable_variants(&self) -> bool {
+        match self.storage() {
+            DType::Union(union, _) => union.variants().dtypes().iter().any(DType::is_nullable),
+            _ => false,
         }
     }
 

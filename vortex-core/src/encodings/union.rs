@@ -148,6 +148,7 @@ mod tests {
     use crate::array::build::Tree;
     use crate::dtype::StructType;
     use crate::encodings::conformance;
+    use crate::expr::Predicate;
     use arrow::array::{Int32Array, UInt8Array};
 
     fn either(second_nullable: bool, nullable: bool) -> DType {
@@ -200,6 +201,23 @@ mod tests {
         let decoded = array.decode(&data_type(&dtype).unwrap()).unwrap();
         assert_eq!(decoded.logical_null_count(), 6);
         assert_eq!(array.validity().unwrap().null_count(40), 6);
+    }
+
+    #[test]
+    fn rows_are_null_if_the_variant_that_they_select_is() {
+        let valid: Vec<bool> = (0..40).map(|at| at % 2 != 0).collect();
+        let bytes = Tree::primitive(&[7u8; 40]).child(Tree::bools(&valid));
+        let numbers: Vec<i32> = (0..40).collect();
+        let union =
+            Tree::new(ID).child(Tree::primitive(&ids())).child(Tree::primitive(&numbers)).child(bytes);
+        let of = DType::Struct(Arc::new(StructType::new([("either".into(), either(true, false))])), false);
+        let array = Tree::new("vortex.struct").child(union).load(&of, 40).unwrap();
+        let decoded = array.decode(&data_type(&of).unwrap()).unwrap();
+        // Every third row selects a byte, half of which are null.
+        assert_eq!(decoded.as_struct().column(0).logical_null_count(), 7);
+        let field = array.field(0).unwrap();
+        assert!(field.dtype().is_nullable());
+        assert_eq!(field.matches(&Predicate::IsNull).unwrap().true_count(), 7);
     }
 
     #[test]

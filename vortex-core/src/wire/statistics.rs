@@ -77,7 +77,8 @@ fn read(
         min,
         max,
         sum: stored.sum().and_then(|bytes| scalar(bytes, &sum_dtype(dtype)?)),
-        null_count: count(stored.null_count()).filter(|_| !matches!(dtype, DType::Struct(_, true))),
+        null_count: count(stored.null_count())
+            .filter(|_| !matches!(dtype, DType::Struct(_, true)) && !dtype.has_nullable_variants()),
         nan_count: count(stored.nan_count()),
         is_sorted: stored.is_sorted(),
         is_strict_sorted: stored.is_strict_sorted(),

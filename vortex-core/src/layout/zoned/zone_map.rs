@@ -67,6 +67,7 @@ impl ZoneMap {
                 ZoneColumn::Min | ZoneColumn::BoundedMin => map.min = Some(Arc::clone(values)),
                 ZoneColumn::Max => map.max = Some(Arc::clone(values)),
                 ZoneColumn::BoundedMax => map.max = Some(bounded(values)?),
+                ZoneColumn::NullCount if zones.dtype.has_nullable_variants() => {}
                 ZoneColumn::NullCount => map.null_count = values.as_primitive_opt::<UInt64Type>().cloned(),
                 ZoneColumn::NanCount => map.nan_count = values.as_primitive_opt::<UInt64Type>().cloned(),
                 ZoneColumn::Sum => map.sum = Some(Arc::clone(values)),
