@@ -82,7 +82,7 @@ pub(crate) struct Intervals {
 
 impl Intervals {
     /// Maximum number of constants; with more of them, hashing is faster than testing each.
-    const MOST: usize = 16;
+    pub(crate) const MOST: usize = 16;
 
     /// The intervals of a predicate on an integer type; `None` if it cannot be expressed by intervals.
     pub(crate) fn of(predicate: &Predicate, ptype: PType) -> Option<Self> {

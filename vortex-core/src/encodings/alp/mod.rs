@@ -31,7 +31,7 @@ use crate::array::{
     Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Validity, decode_raw, into_vec, present,
 };
 use crate::dtype::{DType, PType};
-use crate::expr::{CompareOp, InList, Predicate};
+use crate::expr::{CompareOp, InList, Intervals, Predicate};
 use crate::kernels::simd::{Vectorized, vectorized};
 use crate::limits::Limits;
 use crate::mask::Mask;
@@ -328,7 +328,8 @@ impl<F: Float> AlpArray<F> {
     }
 
     fn membership(&self, list: &InList) -> Option<IntegerTest> {
-        if list.has_null() || list.values().is_empty() {
+        // Integers are decoded for a longer list, too, and what looks floats up is kept from chunk to chunk.
+        if list.has_null() || list.values().is_empty() || list.values().len() > Intervals::MOST {
             return None;
         }
         let mut integers = Vec::with_capacity(list.values().len());
