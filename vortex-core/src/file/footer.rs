@@ -56,8 +56,8 @@ pub struct UserMetadata {
     pub key: Arc<str>,
     /// The position of the value in the file.
     pub range: Range<u64>,
-    /// The value, if it has at most 4 KiB and lies within the file. A longer one can be read from the
-    /// [source](crate::VortexFile::source) of the file.
+    /// The value, if it has at most 4 KiB and lies within the file. [`VortexFile::user_metadata`](crate::VortexFile::user_metadata)
+    /// reads longer ones, too.
     pub value: Option<Arc<[u8]>>,
 }
 
@@ -345,6 +345,14 @@ impl Footer {
     /// An entry of user metadata.
     pub(super) fn entry(&self, key: &str) -> Option<&UserMetadata> {
         self.user_metadata.iter().find(|entry| &*entry.key == key)
+    }
+
+    /// The entries of user metadata that have checksums, if the file has any, in the order of these.
+    pub(crate) fn entries_with_checksums(&self) -> Vec<&UserMetadata> {
+        let mut entries: Vec<_> =
+            self.user_metadata.iter().filter(|entry| &*entry.key != CHECKSUMS_KEY).collect();
+        entries.sort_by(|left, right| left.key.cmp(&right.key));
+        entries
     }
 
     /// Whether what is read of the file is checked against its checksums: they are there, and it was

@@ -13,8 +13,12 @@ use super::described::Described;
 use super::footer::{Footer, LONGEST_END};
 use crate::Registry;
 use crate::dtype::DType;
-use crate::io::{LocalFile, MemoryFile, ObjectFile, ReadAt, StorageProfile, block_on_thread, runtime};
+use crate::error::ResultExt as _;
+use crate::io::{
+    LocalFile, MemoryFile, ObjectFile, ReadAt, StorageProfile, block_on_thread, read_exact, runtime,
+};
 use crate::limits::Limits;
+use crate::segments::checksums::compare;
 use crate::segments::{Leases, TreeCache};
 use crate::{Error, Result};
 
@@ -288,6 +292,28 @@ impl VortexFile {
     /// If a type has no Arrow equivalent.
     pub fn schema(&self) -> Result<SchemaRef> {
         self.footer.schema()
+    }
+
+    /// The value of an entry of user metadata, which is read from the source if it is longer than what the
+    /// [footer](Footer::user_metadata) keeps; none if there is no such entry.
+    ///
+    /// # Errors
+    /// If reading fails, or if the file was opened to verify [checksums](OpenOptions::with_checksums), and that of the
+    /// value is another one.
+    pub async fn user_metadata(&self, key: &str) -> Result<Option<Bytes>> {
+        let Some(entry) = self.footer.entry(key) else { return Ok(None) };
+        let value = match &entry.value {
+            Some(value) => Bytes::from_owner(Arc::clone(value)),
+            None => read_exact(self.source.as_ref(), entry.range.clone()).await?,
+        };
+        if let Some(checksums) = &self.footer.table.checksums {
+            let expected = self.footer.entries_with_checksums().into_iter().zip(&checksums.entries);
+            for (_, expected) in expected.filter(|(other, _)| other.key == entry.key) {
+                let place = || format!("bytes {}..{} of the file", entry.range.start, entry.range.end);
+                compare(&format!("metadata `{key}`"), *expected, &value).at(place)?;
+            }
+        }
+        Ok(Some(value))
     }
 
     /// The segments that its scans hold.

@@ -6,7 +6,7 @@ use super::Verification;
 use crate::Result;
 use crate::file::{Segment, SegmentId, VortexFile};
 use crate::io::read_exact;
-use crate::segments::checksums::{CHECKSUMS_KEY, Checksums, compare};
+use crate::segments::checksums::{Checksums, compare};
 
 /// Maximum number of reads in flight.
 const READS_AHEAD: usize = 4;
@@ -39,10 +39,7 @@ pub(super) async fn check_bytes(
             found.problem(format!("segment {at}"), error);
         }
     }
-    let mut entries = file.footer().user_metadata().to_vec();
-    entries.retain(|entry| &*entry.key != CHECKSUMS_KEY);
-    entries.sort_by(|left, right| left.key.cmp(&right.key));
-    for (entry, expected) in entries.iter().zip(&checksums.entries) {
+    for (entry, expected) in file.footer().entries_with_checksums().into_iter().zip(&checksums.entries) {
         let bytes = read_exact(source, entry.range.clone()).await?;
         if let Err(error) = compare("entry", *expected, &bytes) {
             found.problem(format!("metadata `{}`", entry.key), error);

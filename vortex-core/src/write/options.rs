@@ -104,7 +104,8 @@ impl WriteOptions {
     }
 
     /// Adds an entry of user metadata, which readers return unchanged; an existing entry with the same
-    /// key is replaced. Of values of more than 4 KiB, a [`Footer`](crate::file::Footer) has only the position in the file.
+    /// key is replaced. [`VortexFile::user_metadata`](crate::VortexFile::user_metadata) returns its value; of one of more than
+    /// 4 KiB, a [`Footer`](crate::file::Footer) has only the position in the file.
     ///
     /// # Errors
     /// If the key is empty, longer than 64 bytes or begins with `vortex-core.`, or if there are 14 entries already: the

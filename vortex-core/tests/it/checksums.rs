@@ -106,6 +106,29 @@ async fn a_footer_that_needs_no_reading_verifies_checksums_if_asked_to() {
 }
 
 #[tokio::test]
+async fn long_metadata_is_read_and_checked_when_it_is_asked_for() {
+    let long = "of a long value ".repeat(1000);
+    let options = WriteOptions::new().with_checksums(true);
+    let options = options.with_metadata("long", long.clone()).unwrap().with_metadata("short", "s").unwrap();
+    let bytes = written([&table(10)], options).await;
+    let strict = OpenOptions::new().with_checksums(true).with_tail_size(64 << 10);
+    let file = strict.open_bytes(bytes.clone()).unwrap();
+    assert_eq!(file.user_metadata("long").await.unwrap().unwrap(), long);
+    assert_eq!(file.user_metadata("short").await.unwrap().unwrap(), "s");
+    assert_eq!(file.user_metadata("other").await.unwrap(), None);
+
+    let entries = file.footer().user_metadata().iter();
+    for entry in entries.filter(|entry| matches!(&*entry.key, "long" | "short")) {
+        let damaged = flipped(&bytes, entry.range.start, 1);
+        let file = strict.open_bytes(damaged.clone()).unwrap();
+        let error = file.user_metadata(&entry.key).await.unwrap_err().to_string();
+        assert!(error.contains(&*entry.key) && error.contains("checksum"), "{error}");
+        let file = OpenOptions::new().open_bytes(damaged).unwrap();
+        assert!(file.user_metadata(&entry.key).await.unwrap().is_some());
+    }
+}
+
+#[tokio::test]
 async fn checksums_are_read_with_the_description() {
     let options = WriteOptions::new().with_checksums(true);
     let bytes = written([&table(300_000)], options).await;
