@@ -25,7 +25,7 @@ use vortex_core::io::{is_versioned, object_name};
 use crate::convert::{datafusion_error, schema};
 use crate::options::VortexOptions;
 use crate::orders;
-use crate::reading::Reading;
+use crate::reading::{Reading, SessionResources};
 use crate::sink::VortexSink;
 use crate::source::VortexSource;
 use crate::statistics::kept::{FileStatistics, LastColumns};
@@ -93,14 +93,13 @@ impl VortexFormat {
 struct Footers<'a> {
     reading: Reading,
     store: &'a Arc<dyn ObjectStore>,
-    options: VortexOptions,
 }
 
 impl<'a> Footers<'a> {
     fn new(format: &VortexFormat, state: &dyn Session, store: &'a Arc<dyn ObjectStore>) -> Result<Self> {
         let options = format.options(state)?;
-        let reading = Reading::new(state.runtime_env(), state.config()).with_options(&options);
-        Ok(Self { reading, store, options })
+        let session = SessionResources::new(state.runtime_env(), state.config());
+        Ok(Self { reading: Reading::new(session, options), store })
     }
 
     async fn open(&self, object: &ObjectMeta) -> Result<VortexFile> {
@@ -113,13 +112,14 @@ impl<'a> Footers<'a> {
     /// The statistics that are kept, unless changes of the file would go unnoticed, or the options decide what
     /// to take from its footer.
     fn kept(&self, state: &dyn Session, object: &ObjectMeta) -> Option<FileStatistics> {
-        let asks_footer = self.options.order_from_statistics || self.options.verify_checksums;
+        let asks_footer =
+            self.reading.options().order_from_statistics || self.reading.options().verify_checksums;
         (is_versioned(object) && !asks_footer)
             .then(|| FileStatistics::new(&state.runtime_env().cache_manager))
     }
 
     fn order(&self, footer: &Footer, table: &Schema) -> Option<LexOrdering> {
-        orders::of_file(footer, table, self.options.order_from_statistics)
+        orders::of_file(footer, table, self.reading.options().order_from_statistics)
     }
 }
 
@@ -172,7 +172,7 @@ impl FileFormat for VortexFormat {
             .try_collect()
             .await?;
         let merged = schema::with_nullable_fields(&schema::merge(&schemas)?);
-        Ok(Arc::new(schema::with_strings(&merged, footers.options.string_type)))
+        Ok(Arc::new(schema::with_strings(&merged, footers.reading.options().string_type)))
     }
 
     async fn infer_stats(

@@ -37,7 +37,7 @@ use crate::opener::{Ahead, OpenFiles, OpenerState, SharedAhead, VortexOpener};
 use crate::optimizer::has_rules;
 use crate::options::VortexOptions;
 use crate::pushdown::{BestFirst, Filters, Sorted, sorted};
-use crate::reading::Reading;
+use crate::reading::{Reading, SessionResources};
 
 /// Default number of rows per batch, unless the session specifies another.
 const DEFAULT_BATCH_SIZE: usize = 8192;
@@ -109,26 +109,26 @@ impl Default for BestWanted {
 #[derive(Debug, Clone)]
 pub struct VortexSource {
     pub(crate) table: TableSchema,
-    pub(crate) projection: ProjectionExprs,
+    projection: ProjectionExprs,
     /// The aggregation whose states the projection consists of.
-    pub(crate) aggregation: Option<Aggregation>,
+    aggregation: Option<Aggregation>,
     pub(crate) filters: Filters,
     /// Whether an optimizer rule makes scans ignore wrong dynamic filters, see `optimizer/tell_scans.rs`.
     trusts_dynamic: bool,
     pub(crate) best_first: Option<BestFirst>,
-    pub(crate) options: VortexOptions,
+    options: VortexOptions,
     /// Whether rows keep their order, if the configuration of the scan says so for another reason.
     preserve_order: Option<bool>,
     /// Whether the caller has set the options, so that nothing else changes them.
     has_own_options: bool,
-    pub(crate) reading: Reading,
+    session: SessionResources,
     /// The pool that is charged for the memory of scans.
     memory: Option<Arc<dyn MemoryPool>>,
-    pub(crate) files: Arc<OpenFiles>,
+    files: Arc<OpenFiles>,
     /// Whether partitions may take over files of each other.
     shares_files: bool,
     ahead: Arc<SharedAhead>,
-    pub(crate) batch_size: usize,
+    batch_size: usize,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -147,7 +147,7 @@ impl VortexSource {
             options: VortexOptions::default(),
             preserve_order: None,
             has_own_options: false,
-            reading: Reading::default(),
+            session: SessionResources::default(),
             memory: None,
             files: Arc::default(),
             shares_files: true,
@@ -182,7 +182,7 @@ impl VortexSource {
     }
 
     pub(crate) fn with_runtime(mut self, runtime: &RuntimeEnv, config: &SessionConfig) -> Self {
-        self.reading = Reading::new(runtime, config);
+        self.session = SessionResources::new(runtime, config);
         self.shares_files = config.options().execution.enable_file_stream_work_stealing;
         self.memory = Some(Arc::clone(&runtime.memory_pool));
         self
@@ -233,7 +233,7 @@ impl VortexSource {
     ) -> Option<(u64, Option<u64>)> {
         let footer = match file.extension::<VortexFile>() {
             Some(open) => Arc::clone(open.footer()),
-            None => self.reading.hint(&file.object_meta)?,
+            None => self.session.hint(&file.object_meta)?,
         };
         let name = self.table.file_schema().field(column).name();
         let at = footer.dtype().as_columns()?.position(name)?;
@@ -318,7 +318,7 @@ impl FileSource for VortexSource {
         let few = best_first.is_some() || config.limit.is_some();
         let ahead =
             (StorageProfile::of(store.as_ref()).remote && !few).then(|| self.ahead(config, partition));
-        let projection = match &self.aggregation {
+        let outputs = match &self.aggregation {
             Some(aggregation) => aggregation.arguments(),
             None => self.projection.clone(),
         };
@@ -327,7 +327,10 @@ impl FileSource for VortexSource {
         let functions = functions.map_or(&[][..], Aggregation::functions);
         let extremes = functions.iter().map(|_| Arc::default()).collect();
         let state = Arc::new(OpenerState {
-            output: Arc::new(projection.project_schema(self.table.table_schema())?),
+            table: self.table.clone(),
+            output_schema: Arc::new(outputs.project_schema(self.table.table_schema())?),
+            outputs,
+            aggregation: self.aggregation.clone(),
             extremes,
             adapters,
             store,
@@ -341,15 +344,13 @@ impl FileSource for VortexSource {
             best_rows: Arc::new(
                 best_first.as_ref().and_then(|best| best.rows).map_or_else(BestRows::default, BestRows::new),
             ),
+            filters,
+            best_first,
+            reading: Reading::new(self.session.clone(), self.options.clone()),
+            files: Arc::clone(&self.files),
+            batch_size: self.batch_size,
             memory: self.memory.as_ref().map(|pool| Arc::new(ScanMemory::new(pool, partition))),
             metrics: ScanCounters::new(&self.metrics, partition),
-            source: Self {
-                filters,
-                best_first,
-                projection,
-                reading: self.reading.clone().with_options(&self.options),
-                ..self.clone()
-            },
         });
         Ok(Arc::new(VortexOpener { state, ahead }))
     }

@@ -162,7 +162,7 @@ fn check_rows(
             limits: &limits,
             kept: Some(&kept),
             loaded: Some(&loaded_rows),
-            blob: 0,
+            segment: 0,
         };
         let loaded = tree_rows.load(array.dtype(), array.len(), rows);
         let missing = pieces.take_missing();

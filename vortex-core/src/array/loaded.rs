@@ -12,10 +12,10 @@ use crate::Result;
 use crate::dtype::DType;
 use crate::limits::{Limits, Work};
 
-/// A node of a file: the number of its blob, and its own in the tree of that.
+/// An array node of a file: its segment, and its number in the tree of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
-    pub(crate) blob: u32,
+    pub(crate) segment: u32,
     pub(crate) node: u32,
 }
 
@@ -88,7 +88,7 @@ mod tests {
         let of = |ptype| DType::Primitive(ptype, false);
         let load = |node, dtype: &DType, len, rows: &[usize], is_complete| {
             let result =
-                loaded.get_or_load(Place { blob: 7, node }, dtype, len, rows, &Limits::default(), || {
+                loaded.get_or_load(Place { segment: 7, node }, dtype, len, rows, &Limits::default(), || {
                     loads.set(loads.get() + 1);
                     let array = Arc::new(Int32Array::from_iter_values(0..rows.len() as i32)) as _;
                     let array = Arc::new(Decoded::new(dtype.clone(), array));
@@ -119,7 +119,7 @@ mod tests {
                     let array = Arc::new(Int32Array::from(vec![0; count]));
                     Ok(Arc::new(Decoded::new(dtype.clone(), array)) as EncodedRef)
                 };
-                let place = Place { blob: 0, node: 0 };
+                let place = Place { segment: 0, node: 0 };
                 loaded.get_or_load(place, &dtype, count, &rows, &Limits::default(), load).unwrap();
                 assert_eq!(work.byte_len(), if is_kept { count * size_of::<usize>() } else { 0 });
             }
@@ -132,7 +132,7 @@ mod tests {
         let (loaded, limits) = (LoadedRows::default(), Limits::new().with_max_decoded_bytes(100));
         let dtype = DType::Primitive(PType::I32, false);
         let load = || {
-            loaded.get_or_load(Place { blob: 0, node: 0 }, &dtype, 1, &[0], &limits, || {
+            loaded.get_or_load(Place { segment: 0, node: 0 }, &dtype, 1, &[0], &limits, || {
                 limits.decoded_bytes(52, 1)?;
                 Ok(Arc::new(Decoded::new(dtype.clone(), Arc::new(Int32Array::from(vec![1])))) as EncodedRef)
             })

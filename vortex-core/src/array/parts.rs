@@ -100,14 +100,14 @@ pub(super) enum Buffers<'a> {
     Whole(&'a [Buffer]),
     /// Those of the nodes to load are available.
     Taken(&'a Taken),
-    /// In a file of which some pieces are available; the places are relative to a blob that starts at `start`, and has
-    /// the number `blob` among those `loaded`.
+    /// In a file of which some pieces are available; the places are relative to the start of the segment, `start`, which
+    /// has the number `segment` in the file.
     Pieces {
         pieces: &'a Pieces,
         start: u64,
         places: &'a [Range<usize>],
         kept: Option<&'a KeptBytes>,
-        blob: u32,
+        segment: u32,
         loaded: Option<&'a LoadedRows>,
     },
 }

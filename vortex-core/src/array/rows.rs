@@ -53,10 +53,10 @@ pub(crate) struct TreeRows<'a> {
     pub(crate) limits: &'a Limits,
     /// Counts what the tree keeps for other rows. Absent if nothing should be kept, since no other rows may follow.
     pub(crate) kept: Option<&'a KeptBytes>,
-    /// What earlier attempts to read rows of the file have loaded, and the number of this array among them. Absent if
+    /// What earlier attempts to read rows of the file have loaded, and the number of the segment of this array. Absent if
     /// the whole file is in memory.
     pub(crate) loaded: Option<&'a LoadedRows>,
-    pub(crate) blob: u32,
+    pub(crate) segment: u32,
 }
 
 impl TreeRows<'_> {
@@ -66,8 +66,8 @@ impl TreeRows<'_> {
     /// If pieces are missing, in which case they have been requested, or the array is broken.
     pub(crate) fn load(&self, dtype: &DType, len: usize, rows: &[usize]) -> Result<EncodedRef> {
         let (pieces, start, places) = (self.pieces, self.start, &self.tree.buffers);
-        let (kept, loaded, blob) = (self.kept, self.loaded, self.blob);
-        let buffers = Buffers::Pieces { pieces, start, places, kept, blob, loaded };
+        let (kept, loaded, segment) = (self.kept, self.loaded, self.segment);
+        let buffers = Buffers::Pieces { pieces, start, places, kept, segment, loaded };
         let nodes_left = Cell::new(self.limits.max_nodes);
         let context =
             Context { buffers, ids: self.ids, registry: self.registry, limits: self.limits, nodes_left };
@@ -80,8 +80,8 @@ impl<'a> Node<'a> {
     /// Creates an array of some rows, which must be ascending, unless an earlier attempt has.
     fn load_rows_once(&self, rows: &[usize]) -> Result<EncodedRef> {
         match self.context.buffers {
-            Buffers::Pieces { loaded: Some(loaded), blob, .. } => {
-                let place = Place { blob, node: self.raw.number };
+            Buffers::Pieces { loaded: Some(loaded), segment, .. } => {
+                let place = Place { segment, node: self.raw.number };
                 loaded.get_or_load(place, self.dtype, self.len, rows, self.limits(), || self.load_rows(rows))
             }
             _ => self.load_rows(rows),

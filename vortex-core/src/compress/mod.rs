@@ -12,7 +12,7 @@
 //! [`temporal`]; [`nested`] splits structs and lists into their children, and [`canonical`](mod@canonical)
 //! encodes without choosing. The layout of bytes is defined next to the decoder of each encoding, not here.
 //!
-//! Chunks are encoded independently of each other, so the content of a file does not depend on where and
+//! Chunks are encoded independently of each other, so the content of a chunk does not depend on where and
 //! when chunks were encoded. Estimated sizes are compared with the encoded size, so that a wrong estimate
 //! costs time but not bytes.
 

@@ -51,7 +51,7 @@ impl Budget {
     }
 
     /// Takes `bytes` if they fit within this budget, its parents and the pool.
-    pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<Share> {
+    pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<Reservation> {
         if !self.grow(bytes, false) {
             return None;
         }
@@ -64,7 +64,7 @@ impl Budget {
         }
         self.note_peak();
         let pooled = if self.pool.is_some() { bytes } else { 0 };
-        Some(Share { budget: Arc::clone(self), bytes, pooled })
+        Some(Reservation { budget: Arc::clone(self), bytes, pooled })
     }
 
     /// Bytes that have to be returned before `bytes` can be taken, as far as is known: of a pool that refuses them,
@@ -79,7 +79,7 @@ impl Budget {
 
     /// Takes `bytes` whether or not they fit, for work that must go on. If the pool refuses them, it is
     /// not charged.
-    pub(crate) fn take_anyway(self: &Arc<Self>, bytes: u64) -> Share {
+    pub(crate) fn take_anyway(self: &Arc<Self>, bytes: u64) -> Reservation {
         // It fails only if there is no number for the sum; such bytes do not exist, and are not counted.
         let bytes = if self.grow(bytes, true) { bytes } else { 0 };
         let pooled = match &self.pool {
@@ -87,7 +87,7 @@ impl Budget {
             _ => 0,
         };
         self.note_peak();
-        Share { budget: Arc::clone(self), bytes, pooled }
+        Reservation { budget: Arc::clone(self), bytes, pooled }
     }
 
     fn grow(&self, bytes: u64, anyway: bool) -> bool {
@@ -122,21 +122,21 @@ impl Budget {
 
 /// Bytes taken from a budget, returned to it on drop.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct Reservation {
     budget: Arc<Budget>,
     bytes: u64,
     pooled: u64,
 }
 
-impl Share {
-    /// Adds a share of the same budget to this one.
-    pub(crate) fn join(&mut self, mut other: Share) {
+impl Reservation {
+    /// Adds a reservation of the same budget to this one.
+    pub(crate) fn join(&mut self, mut other: Reservation) {
         self.bytes += std::mem::take(&mut other.bytes);
         self.pooled += std::mem::take(&mut other.pooled);
     }
 
-    /// Another share of the same budget, regardless of the limit.
-    pub(crate) fn take_more(&self, bytes: u64) -> Share {
+    /// Another reservation of the same budget, regardless of the limit.
+    pub(crate) fn take_more(&self, bytes: u64) -> Reservation {
         self.budget.take_anyway(bytes)
     }
 
@@ -145,25 +145,25 @@ impl Share {
         self.budget.part(u64::MAX, self.budget.pool.clone())
     }
 
-    /// The bytes of this share, if they were taken from `budget`, and not from one that it is a part of.
+    /// The bytes of this reservation, if they were taken from `budget`, and not from one that it is a part of.
     pub(crate) fn bytes_of(&self, budget: &Arc<Budget>) -> Option<u64> {
         Arc::ptr_eq(&self.budget, budget).then_some(self.bytes)
     }
 
-    /// Splits off a share of `bytes`; if this share holds fewer, they are taken anew, regardless of the
+    /// Splits off a reservation of `bytes`; if this one holds fewer, they are taken anew, regardless of the
     /// limit.
-    pub(crate) fn split(&mut self, bytes: u64) -> Share {
+    pub(crate) fn split(&mut self, bytes: u64) -> Reservation {
         if bytes > self.bytes {
             return self.budget.take_anyway(bytes);
         }
         let pooled = bytes.min(self.pooled);
         self.bytes -= bytes;
         self.pooled -= pooled;
-        Share { budget: Arc::clone(&self.budget), bytes, pooled }
+        Reservation { budget: Arc::clone(&self.budget), bytes, pooled }
     }
 }
 
-impl Drop for Share {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.budget.shrink(self.bytes);
         if let Some(pool) = &self.budget.pool {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_goes_back_when_dropped() {
+    fn a_reservation_goes_back_when_dropped() {
         let budget = Budget::new(100);
         let first = budget.take(80).unwrap();
         assert!(budget.take(30).is_none());
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_split_without_changing_the_sum() {
+    fn a_reservation_is_split_without_changing_the_sum() {
         let budget = Budget::new(100);
         let mut all = budget.take(80).unwrap();
         let part = all.split(50);

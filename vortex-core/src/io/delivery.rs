@@ -91,7 +91,7 @@ pub(super) async fn deliver(read: Read, mut slot: Slot) {
     if let Some(bytes) = kept_bytes(read.source.as_ref(), &read.range) {
         return hand_over_cached(read, &bytes);
     }
-    // Not so the first read that was not at hand when it was requested, but those after it were not tried.
+    // The first read was tried when it was requested; those after it were not.
     let Some(read) = hand_over_at_hand(read) else { return };
     count(&read);
     let mut delivery = Delivery::new(read);

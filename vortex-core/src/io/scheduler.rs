@@ -25,7 +25,7 @@ use super::budget::Budget;
 use super::delivery::{deliver, hand_over_at_hand};
 use super::pace::{Pace, Patience};
 use super::pending::{PendingBytes, pending};
-use super::waiting::{Read, Request, Waiting, exceed};
+use super::waiting::{QueuedRequest, Read, Waiting, exceed};
 use super::{ReadAt, StorageProfile, Urgency, kept_bytes};
 use crate::metrics::ScanMetrics;
 
@@ -52,7 +52,7 @@ const READS_PER_HEDGE: u64 = 20;
 
 /// A wanted range and its urgency.
 #[derive(Debug, Clone)]
-pub(crate) struct Wish {
+pub(crate) struct RangeRequest {
     /// The byte range.
     pub(crate) range: Range<u64>,
     /// The urgency of the request.
@@ -107,7 +107,7 @@ impl Scheduler {
     pub(super) fn read(
         &self,
         source: &Arc<dyn ReadAt>,
-        wanted: Vec<Wish>,
+        wanted: Vec<RangeRequest>,
         metrics: &Arc<ScanMetrics>,
     ) -> Vec<PendingBytes> {
         let (pending, unsent) = self.request(source, wanted, metrics);
@@ -123,18 +123,18 @@ impl Scheduler {
     pub(crate) fn request(
         &self,
         source: &Arc<dyn ReadAt>,
-        wanted: Vec<Wish>,
+        wanted: Vec<RangeRequest>,
         metrics: &Arc<ScanMetrics>,
     ) -> (Vec<PendingBytes>, Unsent) {
         metrics.requests.add(wanted.len() as u64);
         let mut requests = Vec::with_capacity(wanted.len());
         let mut answers = Vec::with_capacity(wanted.len());
         let since = Instant::now();
-        for Wish { range, urgency } in wanted {
+        for RangeRequest { range, urgency } in wanted {
             let (answer, bytes) = pending(source, range.clone());
             answers.push(bytes);
             let metrics = Arc::clone(metrics);
-            requests.push(Request { range, urgency, since, answer, metrics, is_ripe: true });
+            requests.push(QueuedRequest { range, urgency, since, answer, metrics, is_ripe: true });
         }
         (answers, Unsent { queue: self.queue(source.store()), source: Arc::clone(source), requests })
     }
@@ -174,7 +174,7 @@ impl Scheduler {
 pub(crate) struct Unsent {
     queue: Arc<StoreQueue>,
     source: Arc<dyn ReadAt>,
-    requests: Vec<Request>,
+    requests: Vec<QueuedRequest>,
 }
 
 impl Unsent {
@@ -191,13 +191,13 @@ impl Unsent {
 
 /// Answers requests whose bytes were kept from earlier reads, and returns the others. Requests that share their bytes
 /// are left to their read, which looks for them once.
-fn take_cached(source: &Arc<dyn ReadAt>, requests: Vec<Request>) -> Vec<Request> {
+fn take_cached(source: &Arc<dyn ReadAt>, requests: Vec<QueuedRequest>) -> Vec<QueuedRequest> {
     let start = requests.iter().map(|request| request.range.start).min().unwrap_or(0);
     let end = requests.iter().map(|request| request.range.end).max().unwrap_or(0);
     if exceed(&requests, &(start..end)) {
         return requests;
     }
-    let take = |request: Request| match kept_bytes(source.as_ref(), &request.range) {
+    let take = |request: QueuedRequest| match kept_bytes(source.as_ref(), &request.range) {
         Some(bytes) => {
             request.metrics.cache_hits.add(1);
             request.answer(bytes.into());
@@ -258,7 +258,7 @@ impl StoreQueue {
     }
 
     /// Answers requests up to the first read that has to wait, or until many bytes were taken, and returns the others.
-    fn take_at_hand(&self, source: &Arc<dyn ReadAt>, requests: Vec<Request>) -> Vec<Request> {
+    fn take_at_hand(&self, source: &Arc<dyn ReadAt>, requests: Vec<QueuedRequest>) -> Vec<QueuedRequest> {
         let adapted = self.state.lock().pace.adapt(source.profile());
         let mut waiting = Waiting::default();
         waiting.push(source, requests);
@@ -282,7 +282,7 @@ impl StoreQueue {
         }
     }
 
-    fn push(self: &Arc<Self>, source: &Arc<dyn ReadAt>, mut requests: Vec<Request>, urgency: Urgency) {
+    fn push(self: &Arc<Self>, source: &Arc<dyn ReadAt>, mut requests: Vec<QueuedRequest>, urgency: Urgency) {
         // For remote stores, a short delay lets neighbouring requests share a read.
         let waits = source.profile().remote && urgency.comes_in_crowds();
         requests.iter_mut().for_each(|request| request.is_ripe = !waits);

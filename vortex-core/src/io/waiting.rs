@@ -27,7 +27,7 @@ use crate::metrics::ScanMetrics;
 
 /// A request for a range of a file. It is withdrawn when the receiver is dropped.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct QueuedRequest {
     pub(super) range: Range<u64>,
     pub(super) urgency: Urgency,
     /// When it was made.
@@ -38,7 +38,7 @@ pub(super) struct Request {
     pub(super) is_ripe: bool,
 }
 
-impl Request {
+impl QueuedRequest {
     pub(super) fn answer(self, bytes: Buffer) {
         // It may have been withdrawn.
         self.answer.send(Ok(bytes));
@@ -55,12 +55,12 @@ pub(super) struct Read {
     pub(super) source: Arc<dyn ReadAt>,
     pub(super) range: Range<u64>,
     pub(super) wasted: u64,
-    pub(super) serves: Vec<Request>,
+    pub(super) serves: Vec<QueuedRequest>,
 }
 
 impl Read {
     /// A single read for all of these requests, if there are any.
-    pub(super) fn of(source: Arc<dyn ReadAt>, serves: Vec<Request>) -> Option<Self> {
+    pub(super) fn of(source: Arc<dyn ReadAt>, serves: Vec<QueuedRequest>) -> Option<Self> {
         let start = serves.iter().map(|request| request.range.start).min()?;
         let end = serves.iter().map(|request| request.range.end).max()?;
         let wanted = serves.iter().fold(0, |wanted: u64, request| wanted.saturating_add(request.len()));
@@ -76,7 +76,7 @@ impl Read {
 /// Whether these requests ask for more bytes than the range has in which they lie: then, some of them overlap. Segments of
 /// a malicious file may all be the whole file: if each of them got a copy of its bytes, memory would be unlimited. Where
 /// they do not exceed the range, copies do not either.
-pub(super) fn exceed(requests: &[Request], within: &Range<u64>) -> bool {
+pub(super) fn exceed(requests: &[QueuedRequest], within: &Range<u64>) -> bool {
     let wanted = requests.iter().fold(0, |wanted: u64, request| wanted.saturating_add(request.len()));
     wanted > within.end.saturating_sub(within.start)
 }
@@ -99,7 +99,7 @@ enum Rank {
 /// Requests, by file.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    files: Vec<(Arc<dyn ReadAt>, Vec<Request>)>,
+    files: Vec<(Arc<dyn ReadAt>, Vec<QueuedRequest>)>,
     /// Number of choices so far.
     choices: u32,
     /// Reads that were chosen, but had no slot yet: all of one file, and for its most urgent requests.
@@ -107,12 +107,12 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn push(&mut self, source: &Arc<dyn ReadAt>, requests: Vec<Request>) {
+    pub(super) fn push(&mut self, source: &Arc<dyn ReadAt>, requests: Vec<QueuedRequest>) {
         self.choose_again();
         self.add(source, requests);
     }
 
-    fn add(&mut self, source: &Arc<dyn ReadAt>, requests: Vec<Request>) {
+    fn add(&mut self, source: &Arc<dyn ReadAt>, requests: Vec<QueuedRequest>) {
         match self.files.iter_mut().find(|(file, _)| Arc::ptr_eq(file, source)) {
             Some((_, waiting)) => waiting.extend(requests),
             None => self.files.push((Arc::clone(source), requests)),
@@ -138,7 +138,7 @@ impl Waiting {
     }
 
     /// All requests.
-    pub(super) fn into_requests(mut self) -> impl Iterator<Item = Request> {
+    pub(super) fn into_requests(mut self) -> impl Iterator<Item = QueuedRequest> {
         self.choose_again();
         self.files.into_iter().flat_map(|(_, waiting)| waiting)
     }
@@ -189,11 +189,12 @@ impl Waiting {
     ) {
         self.forget_withdrawn();
         let (now, is_turn) = (Instant::now(), self.choices % TURN == TURN - 1);
-        let rank = |request: &Request| match is_turn && now.duration_since(request.since) >= LONG {
+        let rank = |request: &QueuedRequest| match is_turn && now.duration_since(request.since) >= LONG {
             true => Rank::Long(request.since),
             false => Rank::Urgent(request.urgency),
         };
-        let first = |waiting: &[Request]| waiting.iter().filter(|request| request.is_ripe).map(rank).min();
+        let first =
+            |waiting: &[QueuedRequest]| waiting.iter().filter(|request| request.is_ripe).map(rank).min();
         let files = self.files.iter().enumerate();
         let ranks = files.filter_map(|(at, (_, waiting))| Some((at, first(waiting)?)));
         let Some((at, best)) = ranks.min_by_key(|(_, rank)| *rank) else { return };
@@ -208,7 +209,7 @@ impl Waiting {
         let reads = coalesce(&wanted, &profile, free.max(profile.concurrency / 2));
         let is_due = |at: &usize| waiting[*at].is_ripe && rank(&waiting[*at]) == best;
         let due: Vec<_> = reads.into_iter().filter(|read| read.serves.iter().any(is_due)).collect();
-        let mut requests: Vec<Option<Request>> = waiting.drain(..).map(Some).collect();
+        let mut requests: Vec<Option<QueuedRequest>> = waiting.drain(..).map(Some).collect();
         let len = |range: &Range<u64>| range.end - range.start;
         let due = due.into_iter().map(|read| {
             let range = source.widened(read.range.clone());
@@ -248,10 +249,10 @@ mod tests {
     use crate::io::MemoryFile;
     use crate::io::pending::{PendingBytes, pending};
 
-    fn request(range: Range<u64>, urgency: Urgency) -> (Request, PendingBytes) {
+    fn request(range: Range<u64>, urgency: Urgency) -> (QueuedRequest, PendingBytes) {
         let (answer, bytes) = pending(&file(), range.clone());
         let since = Instant::now();
-        (Request { range, urgency, since, answer, metrics: Arc::default(), is_ripe: true }, bytes)
+        (QueuedRequest { range, urgency, since, answer, metrics: Arc::default(), is_ripe: true }, bytes)
     }
 
     fn file() -> Arc<dyn ReadAt> {
@@ -321,7 +322,7 @@ mod tests {
     fn far_apart(
         numbers: impl IntoIterator<Item = u64>,
         urgency: Urgency,
-    ) -> (Vec<Request>, Vec<PendingBytes>) {
+    ) -> (Vec<QueuedRequest>, Vec<PendingBytes>) {
         numbers.into_iter().map(|at| request(at * FAR..at * FAR + 64, urgency)).unzip()
     }
 

@@ -45,7 +45,8 @@ pub struct PieceSet<'a> {
     missing_segments: RefCell<Vec<SegmentId>>,
     /// Segments of which no rows were read before. Nothing is kept of them, since files are often opened for one look-up.
     first_read: RefCell<HashSet<SegmentId>>,
-    /// What lacked nothing is requested again if other parts were incomplete. Absent if the whole file is in memory.
+    /// Rows that were loaded completely in an earlier attempt, and are not loaded again in the next one. None if the whole
+    /// file is in memory.
     loaded: Option<LoadedRows>,
 }
 
@@ -101,7 +102,7 @@ impl<'a> PieceSet<'a> {
     /// # Errors
     /// If bytes are missing, in which case they have been requested, or there is no such array.
     pub fn rows(&self, id: SegmentId, dtype: &DType, len: usize, rows: &[usize]) -> Result<EncodedRef> {
-        if self.table.is_whole(id)? {
+        if self.table.must_read_whole(id)? {
             self.want_segments(|have, want| {
                 have.want(id, want);
                 Ok(())
@@ -123,7 +124,7 @@ impl<'a> PieceSet<'a> {
                 limits: &self.table.limits,
                 kept: (!self.first_read.borrow().contains(&id)).then(|| self.trees.kept_bytes()),
                 loaded: self.loaded.as_ref(),
-                blob: id.0,
+                segment: id.0,
             };
             let loaded = rows_of.load(dtype, len, rows);
             if matches!(&loaded, Err(error) if matches!(error.root(), Error::NotFetched)) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::array::EncodedRef;
 use crate::dtype::DType;
-use crate::io::Share;
+use crate::io::Reservation;
 use crate::limits::Limits;
 use crate::segments::{Lease, SegmentId, SegmentTable};
 use crate::{Error, Result};
@@ -64,7 +64,7 @@ impl<'a> SegmentSet<'a> {
     pub(crate) fn derived<T: std::any::Any + Send + Sync>(
         &self,
         id: SegmentId,
-        make: impl FnOnce(Option<Share>) -> Arc<T>,
+        make: impl FnOnce(Option<Reservation>) -> Arc<T>,
     ) -> Arc<T> {
         match self.leases.get(&id) {
             Some(lease) => lease.derived(|memory| make(Some(memory))),

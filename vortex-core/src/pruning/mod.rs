@@ -5,6 +5,7 @@
 //! never drops one that passes.
 
 mod bounds;
+mod judged;
 mod share;
 
 use std::ops::Range;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use arrow::array::BooleanBufferBuilder;
 use arrow::buffer::BooleanBuffer;
 pub(crate) use bounds::may_hold;
+pub(crate) use judged::Judged;
 pub(crate) use share::expected_share;
 
 use crate::Result;
@@ -115,12 +117,7 @@ impl Verdict {
 pub(crate) type ZoneMapLookup<'a> = dyn Fn(&FieldPath) -> Option<Arc<ZoneMap>> + 'a;
 
 /// Evaluates a filter on statistics, one outcome per block. Blocks with none of `rows` may have any.
-pub(crate) fn evaluate(
-    expr: &Expr,
-    blocks: RowBlocks,
-    rows: &RowRanges,
-    zones: &ZoneMapLookup<'_>,
-) -> Result<Verdict> {
+fn evaluate(expr: &Expr, blocks: RowBlocks, rows: &RowRanges, zones: &ZoneMapLookup<'_>) -> Result<Verdict> {
     let len = blocks.count();
     Ok(match expr {
         Expr::Literal(Some(true)) => Verdict::constant(true, len),

@@ -7,10 +7,10 @@ use super::best_first::Place;
 use super::column::Column;
 use super::cursor::{Cursor, Next};
 use super::filter::Payoffs;
+use super::lease_request::{LeaseRequest, SplitNeeds};
 use super::plan::Plan;
 use super::recent::Recent;
-use super::request::{Request, Wants};
-use super::task::{Admitted, Filtered, first_wanted};
+use super::task::{AdmittedSplit, FilteredSplit, SplitTask};
 use super::zone_maps::ZoneMaps;
 use crate::Result;
 use crate::io::Urgency;
@@ -111,7 +111,7 @@ impl Admission {
     }
 
     /// Learns from a split whose filter was evaluated.
-    pub(super) fn learn(&mut self, split: &Filtered) {
+    pub(super) fn learn(&mut self, split: &FilteredSplit) {
         self.eagerness.learn(split);
     }
 
@@ -129,7 +129,7 @@ impl Admission {
         at_work: usize,
         best: Option<&Place>,
         recent: &mut Recent,
-    ) -> Result<Vec<Admitted>> {
+    ) -> Result<Vec<AdmittedSplit>> {
         self.is_paused = false;
         if self.awaits_leading && self.cursor.leading_count() == 0 {
             if at_work > 0 {
@@ -141,7 +141,7 @@ impl Admission {
         if !self.has_room(at_work, recent) {
             return Ok(Vec::new());
         }
-        let mut batch = Batch { splits: Vec::new(), request: Request::new(&self.plan) };
+        let mut batch = Batch { splits: Vec::new(), request: LeaseRequest::new(&self.plan) };
         let eager = self.eagerness.filter_rarely_empties();
         let answered = self.answered;
         while at_work + batch.splits.len() < self.allowed
@@ -153,7 +153,7 @@ impl Admission {
         let requested = batch.request.send()?;
         self.plan.metrics.splits_scanned.add(batch.splits.len() as u64);
         let admitted = batch.splits.into_iter().map(|(mut split, ids)| {
-            split.leases = requested.of(&ids).collect();
+            split.task.leases = requested.of(&ids).collect();
             split
         });
         Ok(admitted.collect())
@@ -204,14 +204,22 @@ impl Admission {
         if unfiltered {
             split.live = split.live.limit(usize::try_from(self.rows_left).unwrap_or(usize::MAX));
         }
-        let (eager, ids) = first_wanted(&self.plan, &split, &checks, eager)?;
-        let urgency = match checks.is_empty() {
+        let task = SplitTask {
+            plan: Arc::clone(&self.plan),
+            payoffs: Arc::clone(&self.payoffs),
+            split,
+            number: self.admitted,
+            checks,
+            leases: Vec::new(),
+        };
+        let (eager, ids) = task.first_wanted(eager)?;
+        let urgency = match task.checks.is_empty() {
             true => Urgency::projection(self.admitted),
             false => Urgency::filter(self.admitted),
         };
         // The other half of the memory is left for what splits need once their filter is evaluated.
         let most = self.plan.memory.limit() / 2;
-        let wants = Wants { ids: &ids, urgency, most, must: idle && batch.splits.is_empty() };
+        let wants = SplitNeeds { ids: &ids, urgency, most, must: idle && batch.splits.is_empty() };
         if !batch.request.add(&wants, recent)? {
             self.cursor.put_back(unread);
             return Ok(false);
@@ -219,21 +227,13 @@ impl Admission {
         self.plan.metrics.rows_pruned.add(pruned);
         self.plan.metrics.rows_answered.add(answered);
         if unfiltered {
-            self.rows_left -= split.live.true_count() as u64;
+            self.rows_left -= task.split.live.true_count() as u64;
             if self.rows_left == 0 {
                 self.stop();
             }
         }
-        let split = Admitted {
-            plan: Arc::clone(&self.plan),
-            payoffs: Arc::clone(&self.payoffs),
-            split,
-            number: self.admitted,
-            checks,
-            eager: eager && !self.eagerness.takes_rounds,
-            leases: Vec::new(),
-        };
-        batch.splits.push((split, ids));
+        let eager = eager && !self.eagerness.takes_rounds;
+        batch.splits.push((AdmittedSplit { task, eager }, ids));
         self.admitted += 1;
         Ok(true)
     }
@@ -241,8 +241,8 @@ impl Admission {
 
 /// Splits admitted together, each with the segments it needs first.
 struct Batch {
-    splits: Vec<(Admitted, Vec<SegmentId>)>,
-    request: Request,
+    splits: Vec<(AdmittedSplit, Vec<SegmentId>)>,
+    request: LeaseRequest,
 }
 
 /// What is known about whether splits have rows that pass the filter. Where nearly all have, projected columns are
@@ -273,15 +273,15 @@ impl Eagerness {
         }
     }
 
-    fn learn(&mut self, split: &Filtered) {
-        if split.checks.is_empty() {
+    fn learn(&mut self, FilteredSplit { task, .. }: &FilteredSplit) {
+        if task.checks.is_empty() {
             return;
         }
         self.checked += 1;
         if self.checked >= REMEMBERED {
             (self.checked, self.passed) = (self.checked / 2, self.passed / 2);
         }
-        self.passed += u64::from(!split.split.live.is_none());
+        self.passed += u64::from(!task.split.live.is_none());
     }
 
     /// Whether almost every split has rows that pass. Then the projected columns are requested together

@@ -216,11 +216,11 @@ impl ScanBuilder {
         let totals = Arc::new(Totals::new(&plan, count_rows, measures, extremes));
         plan.totals = Some(Arc::clone(&totals));
         if plan.prune {
-            let is_whole = plan.is_whole();
-            let known = Known::of_file(&plan, &totals, is_whole);
-            if known.is_complete() && (is_whole || !count_rows) {
+            let reads_all_rows = plan.reads_all_rows();
+            let known = Known::of_file(&plan, &totals, reads_all_rows);
+            if known.is_complete() && (reads_all_rows || !count_rows) {
                 plan.metrics.rows_answered.add(plan.rows.row_count());
-                if is_whole {
+                if reads_all_rows {
                     totals.add_rows(plan.file.row_count(), &known);
                 }
                 return Ok(totals.result());

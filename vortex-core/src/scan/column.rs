@@ -128,26 +128,17 @@ impl Column {
     /// Reads single rows in ascending order; returns an error if bytes are missing, which are then recorded
     /// in `have`. Errors name the column.
     pub(super) fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {
-        let read = || {
-            let mut array = self.layout.read_rows(rows, have)?;
-            for at in &self.within {
-                array = array.field(*at)?;
-            }
-            Ok(array)
-        };
-        read().at(|| self.place())
+        self.layout.read_rows(rows, have).and_then(|array| self.field_of(array)).at(|| self.place())
     }
 
     /// Reads a range of rows. Errors name the column.
     pub(super) fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<EncodedRef> {
-        let read = || {
-            let mut array = self.layout.read(rows, have)?;
-            for at in &self.within {
-                array = array.field(*at)?;
-            }
-            Ok(array)
-        };
-        read().at(|| self.place())
+        self.layout.read(rows, have).and_then(|array| self.field_of(array)).at(|| self.place())
+    }
+
+    /// Takes the column from an array of its layout.
+    fn field_of(&self, array: EncodedRef) -> Result<EncodedRef> {
+        self.within.iter().try_fold(array, |array, at| array.field(*at))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::array::{RecordBatch, UInt64Array};
 
 use super::halves::{MAX_PARTS, MAX_PARTS_HELD, in_halves};
 use super::plan::{Plan, Split};
@@ -48,7 +48,6 @@ pub(super) fn in_batches(decoded: Vec<RecordBatch>, batch_size: usize) -> Vec<Re
 }
 
 fn decode_rows(plan: &Plan, rows: &Range<u64>, live: &Mask, have: &SegmentSet<'_>) -> Result<RecordBatch> {
-    let len = live.true_count();
     let mut columns = Vec::with_capacity(plan.projection.len());
     for (column, field) in plan.projection.iter().zip(plan.schema.fields()) {
         let _work = Work::begin();
@@ -66,6 +65,5 @@ fn decode_rows(plan: &Plan, rows: &Range<u64>, live: &Mask, have: &SegmentSet<'_
         };
         columns.push(Arc::new(numbers));
     }
-    let options = RecordBatchOptions::new().with_row_count(Some(len));
-    Ok(RecordBatch::try_new_with_options(Arc::clone(&plan.schema), columns, &options)?)
+    plan.batch(columns, live.true_count())
 }

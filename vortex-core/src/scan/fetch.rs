@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::plan::Plan;
 use super::recent::Recent;
 use crate::Result;
-use crate::io::{Share, Urgency, Wish};
+use crate::io::{RangeRequest, Reservation, Urgency};
 use crate::layout::SegmentSet;
 use crate::segments::{Lease, SegmentId, SegmentTable};
 
@@ -53,10 +53,10 @@ pub(super) fn take_memory(
     bytes: u64,
     recent: &mut Recent,
     needed: impl Fn(&SegmentId) -> bool,
-) -> Option<Share> {
+) -> Option<Reservation> {
     loop {
-        if let Some(share) = plan.memory.take(bytes) {
-            return Some(share);
+        if let Some(reserved) = plan.memory.take(bytes) {
+            return Some(reserved);
         }
         // Otherwise, those kept would be dropped for nothing, time and again.
         let is_enough = plan.memory.shortfall(bytes) <= recent.charged();
@@ -71,13 +71,15 @@ pub(super) fn lease(
     plan: &Plan,
     ids: &[SegmentId],
     urgency: impl Fn(SegmentId) -> Urgency,
-    memory: Share,
+    memory: Reservation,
 ) -> Result<Vec<Lease>> {
     let file = &plan.file;
     let ask = |missing: &[(SegmentId, Range<u64>)]| {
-        let wish =
-            |(id, range): &(SegmentId, Range<u64>)| Wish { range: range.clone(), urgency: urgency(*id) };
-        plan.scheduler.request(file.source(), missing.iter().map(wish).collect(), &plan.metrics)
+        let range_request = |(id, range): &(SegmentId, Range<u64>)| RangeRequest {
+            range: range.clone(),
+            urgency: urgency(*id),
+        };
+        plan.scheduler.request(file.source(), missing.iter().map(range_request).collect(), &plan.metrics)
     };
     let leases = file.leases().lease(ids, plan.table(), memory, &plan.metrics, ask)?;
     plan.metrics.peak_bytes.raise(plan.memory.peak());

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{Array as _, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::array::{Array as _, RecordBatch, UInt64Array};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 
@@ -29,7 +29,7 @@ use crate::array::pieces::Piece;
 use crate::array::row_bytes::copied_bytes;
 use crate::array::{ArrayRef, concat, decode_as};
 use crate::error::ResultExt as _;
-use crate::io::{Share, Urgency, read_scattered, runtime};
+use crate::io::{Reservation, Urgency, read_scattered, runtime};
 use crate::layout::{PieceSet, SegmentSet};
 use crate::limits::Work;
 use crate::segments::SegmentId;
@@ -90,7 +90,7 @@ fn fetches_singly(plan: &Plan, rows: &[u64], range: &Range<u64>) -> Result<bool>
     }
     let splits = rows.chunk_by(|a, b| a / plan.split_step == b / plan.split_step).count() as u64;
     let among = splits.saturating_mul(plan.split_step).min(plan.file.row_count());
-    let are_few = count.saturating_mul(MIN_ROWS_PER_WANTED) < among && !plan.table().has_whole();
+    let are_few = count.saturating_mul(MIN_ROWS_PER_WANTED) < among && !plan.table().any_must_be_read_whole();
     Ok(are_few || (is_likely && exceed_rows(plan, range, count)?))
 }
 
@@ -137,16 +137,15 @@ async fn gather_batch(plan: &Arc<Plan>, rows: Arc<[u64]>) -> Result<RecordBatch>
     let tasks = (0..count).step_by(per_task).map(|first| {
         let columns = first..(first + per_task).min(count);
         let all = Portion { columns, rows: Arc::clone(&rows), held: 0, twice: None };
-        Owned::spawn(fetch(Arc::clone(plan), all))
+        Owned::spawn(fetch_portion(Arc::clone(plan), all))
     });
     let columns: Vec<Vec<ArrayRef>> =
         futures::stream::iter(tasks).buffered(workers * TASKS_PER_WORKER).try_collect().await?;
-    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
     let mut columns: Vec<ArrayRef> = columns.into_iter().flatten().collect();
     if plan.numbers_rows {
         columns.push(Arc::new(UInt64Array::from(rows.to_vec())));
     }
-    Ok(RecordBatch::try_new_with_options(Arc::clone(&plan.schema), columns, &options)?)
+    plan.batch(columns, rows.len())
 }
 
 /// Some of the rows of some projected columns.
@@ -173,7 +172,7 @@ impl Portion {
 }
 
 /// Fetches a portion; in halves, if this takes too much at once.
-fn fetch(plan: Arc<Plan>, portion: Portion) -> BoxFuture<'static, Result<Vec<ArrayRef>>> {
+fn fetch_portion(plan: Arc<Plan>, portion: Portion) -> BoxFuture<'static, Result<Vec<ArrayRef>>> {
     async move {
         match fetch_at_once(&plan, &portion).await? {
             Fetched::All(fetched) if portion.held > 0 => {
@@ -198,7 +197,7 @@ enum Fetched {
     TooMuch(u64),
 }
 
-/// As [`fetch`], but not in halves.
+/// As [`fetch_portion`], but not in halves.
 async fn fetch_at_once(plan: &Plan, portion: &Portion) -> Result<Fetched> {
     let (columns, rows) = (&portion.columns, &portion.rows);
     let mut have = PieceSet::new(plan.table(), plan.file.trees());
@@ -206,7 +205,7 @@ async fn fetch_at_once(plan: &Plan, portion: &Portion) -> Result<Fetched> {
         have = have.with_contents(contents.into());
     }
     let mut decoded: Vec<Option<ArrayRef>> = vec![None; columns.len()];
-    let (mut shares, mut held) = (Vec::new(), 0);
+    let (mut reservations, mut held) = (Vec::new(), 0);
     for _ in 0..MAX_ROUNDS {
         match attempt_all(plan, columns, rows, &have, &mut decoded) {
             Err(error) if portion.is_divisible() && matches!(error.root(), Error::LimitExceeded(_)) => {
@@ -227,7 +226,7 @@ async fn fetch_at_once(plan: &Plan, portion: &Portion) -> Result<Fetched> {
             return Ok(Fetched::TooMuch(held));
         }
         let mut memory = granted.unwrap_or_else(|| plan.memory.take_anyway(bytes));
-        shares.push(memory.split(range_bytes));
+        reservations.push(memory.split(range_bytes));
         fetch_round(plan, &ranges, &whole, memory, &mut have).await?;
     }
     let decoded: Option<Vec<ArrayRef>> = decoded.into_iter().collect();
@@ -259,7 +258,7 @@ async fn fetch_round(
     plan: &Plan,
     ranges: &[Range<u64>],
     whole: &[SegmentId],
-    memory: Share,
+    memory: Reservation,
     have: &mut PieceSet<'_>,
 ) -> Result<()> {
     plan.metrics.peak_bytes.raise(plan.memory.peak());
@@ -277,22 +276,22 @@ async fn fetch_round(
     Ok(())
 }
 
-/// As [`fetch`], but in halves, to hold less memory at a time than the `bytes` of all, if these are known.
+/// As [`fetch_portion`], but in halves, to hold less memory at a time than the `bytes` of all, if these are known.
 async fn fetch_halves(plan: Arc<Plan>, portion: Portion, bytes: Option<u64>) -> Result<Vec<ArrayRef>> {
     let Portion { columns, rows, held, .. } = portion;
     if columns.len() > 1 {
         let middle = columns.start + columns.len() / 2;
         let of = |columns| Portion { columns, rows: Arc::clone(&rows), held, twice: None };
-        let mut all = fetch(Arc::clone(&plan), of(columns.start..middle)).await?;
-        all.append(&mut fetch(plan, of(middle..columns.end)).await?);
+        let mut all = fetch_portion(Arc::clone(&plan), of(columns.start..middle)).await?;
+        all.append(&mut fetch_portion(plan, of(middle..columns.end)).await?);
         return Ok(all);
     }
     let (first, second) = rows.split_at(rows.len() / 2);
     let half =
         |rows: &[u64], held| Portion { columns: columns.clone(), rows: rows.into(), held, twice: bytes };
-    let before = fetch(Arc::clone(&plan), half(first, held)).await?;
+    let before = fetch_portion(Arc::clone(&plan), half(first, held)).await?;
     let held = held.saturating_add(held_bytes(&before));
-    let after = fetch(Arc::clone(&plan), half(second, held)).await?;
+    let after = fetch_portion(Arc::clone(&plan), half(second, held)).await?;
     let halves = before.into_iter().zip(after);
     let joined = halves.map(|(before, after)| {
         let to = before.data_type().clone();

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::array::RecordBatch;
 
 use super::decode::{in_batches, live_range};
 use super::halves::{MAX_PARTS_HELD, in_halves};
@@ -103,8 +103,7 @@ impl LateRows {
             };
             columns.push(decode().at(|| column.place())?);
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.plan.schema), columns, &options)?)
+        self.plan.batch(columns, rows.len())
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 
 use super::aggregate::Totals;
@@ -102,7 +103,7 @@ impl Plan {
     }
 
     /// Whether all rows of the file are wanted.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(super) fn reads_all_rows(&self) -> bool {
         let all = 0..self.file.row_count();
         self.conjuncts.is_empty()
             && self.indices.is_none()
@@ -147,6 +148,12 @@ impl Plan {
     /// The segments of the file.
     pub(super) fn table(&self) -> &SegmentTable {
         &self.file.footer().table
+    }
+
+    /// A batch of `len` rows, whose columns are those of the schema.
+    pub(super) fn batch(&self, columns: Vec<ArrayRef>, len: usize) -> Result<RecordBatch> {
+        let options = RecordBatchOptions::new().with_row_count(Some(len));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
     }
 
     /// A column that the filter reads.

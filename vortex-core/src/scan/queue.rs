@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::best_first::{BestFirst, Place};
+use super::lease_request::LeaseRequest;
 use super::plan::Plan;
 use super::recent::Recent;
-use super::request::Request;
-use super::task::Filtered;
+use super::task::FilteredSplit;
 use super::zone_maps::ZoneMaps;
 use crate::Result;
 use crate::segments::SegmentId;
@@ -15,7 +15,7 @@ use crate::segments::SegmentId;
 /// Splits whose live rows are known.
 pub(super) struct SplitQueue {
     plan: Arc<Plan>,
-    splits: VecDeque<Filtered>,
+    splits: VecDeque<FilteredSplit>,
     /// Whether rows are being decoded that are among the best found.
     best_at_work: bool,
 }
@@ -35,7 +35,7 @@ impl SplitQueue {
 
     /// The first of all rows.
     pub(super) fn first_row(&self) -> Option<u64> {
-        self.splits.iter().map(|split| split.split.rows.start).min()
+        self.splits.iter().map(|split| split.task.split.rows.start).min()
     }
 
     /// Drops all splits.
@@ -49,7 +49,7 @@ impl SplitQueue {
         Some(&self.splits.front()?.best.place)
     }
 
-    pub(super) fn push(&mut self, split: Filtered) {
+    pub(super) fn push(&mut self, split: FilteredSplit) {
         match self.plan.best_first {
             Some(_) => {
                 let at = self.splits.partition_point(|other| other.best.place <= split.best.place);
@@ -62,9 +62,9 @@ impl SplitQueue {
     /// Drops rows that filters have ruled out in the meantime, and splits without any rows left.
     pub(super) fn prune(&mut self, zone_maps: &ZoneMaps) {
         let before = self.splits.len();
-        self.splits.retain_mut(|split| {
-            split.split.live = zone_maps.prune(&split.split);
-            !split.split.live.is_none()
+        self.splits.retain_mut(|FilteredSplit { task, .. }| {
+            task.split.live = zone_maps.prune(&task.split);
+            !task.split.live.is_none()
         });
         let withdrawn = before - self.splits.len();
         self.plan.metrics.splits_withdrawn.add(withdrawn as u64);
@@ -72,14 +72,14 @@ impl SplitQueue {
 
     /// Requests what splits need that were refused memory for it when they were filtered, as far as there is memory
     /// now: all at once, so that they share reads. If rows are read best first, it is requested only for the best.
-    pub(super) fn ask_refused(&mut self, recent: &mut Recent) -> Result<()> {
+    pub(super) fn request_refused(&mut self, recent: &mut Recent) -> Result<()> {
         if self.plan.best_first.is_some() {
             return Ok(());
         }
-        let (mut refused, mut request) = (Vec::new(), Request::new(&self.plan));
-        for split in self.splits.iter_mut().filter(|split| !split.asked) {
+        let (mut refused, mut request) = (Vec::new(), LeaseRequest::new(&self.plan));
+        for split in self.splits.iter_mut().filter(|split| split.is_unrequested()) {
             let ids = split.missing()?;
-            if !request.add(&split.wants(&ids, false), recent)? {
+            if !request.add(&split.needs(&ids, false), recent)? {
                 break;
             }
             refused.push((split, ids));
@@ -91,14 +91,14 @@ impl SplitQueue {
 
     /// Takes out the next split. If `idle`, nothing is being decoded, so that no other work will release memory:
     /// what the split needs is requested anyway.
-    pub(super) fn pop(&mut self, idle: bool, recent: &mut Recent) -> Result<Option<Filtered>> {
+    pub(super) fn pop(&mut self, idle: bool, recent: &mut Recent) -> Result<Option<FilteredSplit>> {
         let Some(split) = self.splits.front_mut() else { return Ok(None) };
-        if !split.asked && self.plan.best_first.is_none() {
+        if split.is_unrequested() && self.plan.best_first.is_none() {
             if !idle {
                 return Ok(None);
             }
-            let (ids, mut request) = (split.missing()?, Request::new(&self.plan));
-            request.add(&split.wants(&ids, true), recent)?;
+            let (ids, mut request) = (split.missing()?, LeaseRequest::new(&self.plan));
+            request.add(&split.needs(&ids, true), recent)?;
             split.hold(&request.send()?, &ids);
         }
         Ok(self.splits.pop_front())
@@ -112,23 +112,23 @@ impl SplitQueue {
         room: usize,
         idle: bool,
         recent: &mut Recent,
-    ) -> Result<Vec<Filtered>> {
+    ) -> Result<Vec<FilteredSplit>> {
         self.best_at_work &= !idle;
         let last = self.plan.best_first.as_ref().and_then(BestFirst::last_wanted);
         let Some(last) = last else { return Ok(Vec::new()) };
-        let (mut taken, mut request) = (Vec::new(), Request::new(&self.plan));
+        let (mut taken, mut request) = (Vec::new(), LeaseRequest::new(&self.plan));
         while let Some(split) = self.splits.front()
             && split.best.reaches(&last)
             && (self.plan.is_remote() || taken.len() < room)
         {
             let parts = split.split_after(&last);
             let first = parts.as_ref().map_or(split, |(first, _)| first);
-            let ids = match self.plan.is_remote() && !first.asked {
+            let ids = match self.plan.is_remote() && first.is_unrequested() {
                 true => Some(first.missing()?),
                 false => None,
             };
             if let Some(ids) = &ids
-                && !request.add(&first.wants(ids, !self.best_at_work), recent)?
+                && !request.add(&first.needs(ids, !self.best_at_work), recent)?
             {
                 break;
             }
@@ -144,11 +144,11 @@ impl SplitQueue {
             taken.push((first, ids));
         }
         let requested = request.send()?;
-        let hold = |(mut split, ids): (Filtered, Option<Vec<SegmentId>>)| {
+        let hold = |(mut split, ids): (FilteredSplit, Option<Vec<SegmentId>>)| {
             ids.into_iter().for_each(|ids| split.hold(&requested, &ids));
             split
         };
-        let mut splits: Vec<Filtered> = taken.into_iter().map(hold).collect();
+        let mut splits: Vec<FilteredSplit> = taken.into_iter().map(hold).collect();
         splits.drain(room.min(splits.len())..).rev().for_each(|split| self.splits.push_front(split));
         Ok(splits)
     }
@@ -260,7 +260,7 @@ mod tests {
         assert!(all > 3, "{all} splits");
         let taken = queue.take_best(2, true, &mut recent).unwrap();
         assert_eq!(taken.len(), 2);
-        assert!(taken.iter().chain(&queue.splits).filter(|split| split.asked).count() >= all);
+        assert!(taken.iter().chain(&queue.splits).filter(|split| !split.is_unrequested()).count() >= all);
         let more = queue.take_best(1, false, &mut recent).unwrap();
         assert_eq!(more.len(), 1);
         assert!(queue.best_at_work());

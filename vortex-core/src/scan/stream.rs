@@ -28,7 +28,7 @@ use super::plan::Plan;
 use super::queue::SplitQueue;
 use super::ready::Ready;
 use super::recent::Recent;
-use super::task::{DecodedSplit, Filtered};
+use super::task::{DecodedSplit, FilteredSplit};
 use super::zone_maps::ZoneMaps;
 use crate::io::runtime;
 use crate::{Error, Result};
@@ -95,7 +95,7 @@ impl std::fmt::Debug for BatchStream {
 struct Scan {
     plan: Arc<Plan>,
     admission: Admission,
-    filtering: AtWork<Filtered>,
+    filtering: AtWork<FilteredSplit>,
     filtered: SplitQueue,
     /// Whether no split is decoded until all admitted splits are filtered.
     filters_first: bool,
@@ -115,7 +115,7 @@ struct Scan {
 
 /// The progress of a split.
 enum Progress {
-    Filtered(Filtered),
+    Filtered(FilteredSplit),
     Decoded(DecodedSplit),
     /// No split is in progress.
     Idle,
@@ -245,10 +245,10 @@ impl Scan {
         self.decoding = AtWork::new(false);
     }
 
-    fn keep_filtered(&mut self, split: Filtered) {
+    fn keep_filtered(&mut self, split: FilteredSplit) {
         self.admission.learn(&split);
-        if split.split.live.is_none() {
-            self.recent.keep(split.leases);
+        if split.task.split.live.is_none() {
+            self.recent.keep(split.task.leases);
             self.admission.allow_more();
             return;
         }
@@ -305,7 +305,7 @@ impl Scan {
         if self.filtered.best_at_work() {
             return Ok(());
         }
-        self.filtered.ask_refused(&mut self.recent)?;
+        self.filtered.request_refused(&mut self.recent)?;
         while self.decoding.len() < self.allowed_decoding
             && let Some(split) = self.filtered.pop(self.decoding.is_empty(), &mut self.recent)?
         {

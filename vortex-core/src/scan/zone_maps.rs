@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::BooleanBufferBuilder;
 use arrow::datatypes::Schema;
 
 use super::column::Column;
@@ -16,7 +15,7 @@ use crate::io::{Urgency, runtime};
 use crate::layout::{SegmentSet, ZoneMap, Zones};
 use crate::limits::Work;
 use crate::mask::Mask;
-use crate::pruning::{self, RowBlocks};
+use crate::pruning::{self, Judged, RowBlocks};
 use crate::row_ranges::RowRanges;
 use crate::{Error, Result, VortexFile};
 
@@ -45,10 +44,10 @@ impl VortexFile {
 #[derive(Debug, Default)]
 pub(super) struct ZoneMaps {
     maps: HashMap<FieldPath, Arc<ZoneMap>>,
-    /// Per conjunct: blocks, where rows may match, and where all rows match.
-    verdicts: Vec<Option<(RowBlocks, pruning::Verdict)>>,
+    /// The verdict on each conjunct, if anything is known.
+    verdicts: Vec<Option<Judged>>,
     /// The verdicts before any filter tightened, if one has.
-    first_verdicts: Option<Vec<Option<(RowBlocks, pruning::Verdict)>>>,
+    first_verdicts: Option<Vec<Option<Judged>>>,
     /// Generation of the dynamic filters when they were last checked.
     generation: Option<u64>,
     /// Zone map of the column whose best rows are read first.
@@ -121,9 +120,7 @@ impl ZoneMaps {
     /// Whether zones may answer splits: there are several, and in some blocks, as far as single conjuncts tell, all
     /// rows pass the filter, as in all of them without a filter.
     fn may_answer(&self, plan: &Plan) -> bool {
-        let some_match = |verdict: &Option<(RowBlocks, pruning::Verdict)>| {
-            verdict.as_ref().is_some_and(|(_, verdict)| verdict.all.count_set_bits() > 0)
-        };
+        let some_match = |verdict: &Option<Judged>| verdict.as_ref().is_some_and(Judged::has_certain_blocks);
         plan.has_several_splits() && self.verdicts.iter().all(some_match)
     }
 
@@ -145,12 +142,7 @@ impl ZoneMaps {
 
     /// What is known about a filter without reading rows; `None` if nothing. Of blocks with none of `rows`, anything
     /// may be said.
-    fn judge(
-        &self,
-        expr: &Expr,
-        plan: &Plan,
-        rows: &RowRanges,
-    ) -> Result<Option<(RowBlocks, pruning::Verdict)>> {
+    fn judge(&self, expr: &Expr, plan: &Plan, rows: &RowRanges) -> Result<Option<Judged>> {
         let mut columns = expr.columns();
         columns.extend(super::conjunct::dynamic_columns(expr));
         let block_len = columns.iter().filter_map(|path| Some(self.maps.get(path)?.zone_len)).min();
@@ -159,17 +151,11 @@ impl ZoneMaps {
             return self.judge_file(expr, plan, rows);
         };
         let blocks = RowBlocks { row_count, block_len };
-        let verdict = pruning::evaluate(expr, blocks, rows, &|path| self.maps.get(path).cloned())?;
-        Ok(Some((blocks, verdict)))
+        Judged::by_zones(expr, blocks, rows, &|path| self.maps.get(path).cloned()).map(Some)
     }
 
     /// Without zones, treats the statistics of the file as a single zone.
-    fn judge_file(
-        &self,
-        expr: &Expr,
-        plan: &Plan,
-        rows: &RowRanges,
-    ) -> Result<Option<(RowBlocks, pruning::Verdict)>> {
+    fn judge_file(&self, expr: &Expr, plan: &Plan, rows: &RowRanges) -> Result<Option<Judged>> {
         let footer = plan.file.footer();
         let row_count = footer.row_count();
         let (Some(stats), Some(fields)) = (footer.statistics(), footer.dtype().as_columns()) else {
@@ -184,19 +170,13 @@ impl ZoneMaps {
             ZoneMap::of_file(&stats[at], &fields.dtypes()[at], row_count).ok().map(Arc::new)
         };
         let blocks = RowBlocks { row_count, block_len: row_count };
-        Ok(Some((blocks, pruning::evaluate(expr, blocks, rows, &map_of)?)))
+        Judged::by_zones(expr, blocks, rows, &map_of).map(Some)
     }
 
     /// Numbers of pruned zones and of zones that match as a whole, over all conjuncts of the filter.
     fn count(&self, plan: &Plan) -> (u64, u64) {
-        let (mut pruned, mut matched) = (0, 0);
-        for (blocks, verdict) in self.verdicts.iter().flatten() {
-            for block in blocks.holding(&plan.rows) {
-                pruned += u64::from(!verdict.may.value(block));
-                matched += u64::from(verdict.all.value(block));
-            }
-        }
-        (pruned, matched)
+        let counts = self.verdicts.iter().flatten().map(|judged| judged.count(&plan.rows));
+        counts.fold((0, 0), |(pruned, matched), counts| (pruned + counts.0, matched + counts.1))
     }
 
     /// Judges filters again that have tightened since the last check; returns whether there were any. A file may have
@@ -217,22 +197,13 @@ impl ZoneMaps {
         self.generation = generation;
         self.first_verdicts.get_or_insert_with(|| self.verdicts.clone());
         for (at, conjunct) in plan.conjuncts.iter().enumerate() {
-            let (Expr::Dynamic(_), Some((blocks, before))) = (&conjunct.expr, &self.verdicts[at]) else {
-                continue;
-            };
+            let (Expr::Dynamic(_), Some(before)) = (&conjunct.expr, &self.verdicts[at]) else { continue };
             // Blocks are ruled out as a whole, so they are judged as a whole.
-            let rows = self.possible(plan, from / blocks.block_len * blocks.block_len);
-            let Some((now_blocks, now)) = self.judge(&conjunct.expr, plan, &rows)? else { continue };
-            // The grid is that of the columns, which should not change.
-            if now_blocks.block_len != blocks.block_len {
-                continue;
+            let rows = self.possible(plan, before.start_of_block(from));
+            let now = self.judge(&conjunct.expr, plan, &rows)?;
+            if let (Some(now), Some(before)) = (now, &mut self.verdicts[at]) {
+                plan.metrics.zones_pruned_dynamic.add(before.tighten(now, &rows));
             }
-            let mut may = BooleanBufferBuilder::new(before.may.len());
-            may.append_buffer(&before.may);
-            let ruled_out = blocks.holding(&rows).filter(|block| !now.may.value(*block));
-            let pruned = ruled_out.map(|block| may.set_bit(block, false)).count();
-            plan.metrics.zones_pruned_dynamic.add(pruned as u64);
-            self.verdicts[at] = Some((now_blocks, pruning::Verdict { may: may.finish(), ..now }));
         }
         Ok(true)
     }
@@ -240,11 +211,7 @@ impl ZoneMaps {
     /// The rows at or after `from` in blocks that are not ruled out.
     pub(super) fn possible(&self, plan: &Plan, from: u64) -> RowRanges {
         let rest = plan.rows.intersection(&(from..plan.rows.bounds().end).into());
-        self.verdicts.iter().flatten().fold(rest, |rows, (blocks, verdict)| {
-            let runs = verdict.may.set_slices();
-            let runs = runs.map(|(first, end)| blocks.rows(first).start..blocks.rows(end - 1).end);
-            rows.intersection(&runs.collect())
-        })
+        self.verdicts.iter().flatten().fold(rest, |rows, judged| judged.possible(&rows))
     }
 
     /// The first of these rows in a block that may match; their end if there is no such row.
@@ -275,36 +242,25 @@ impl ZoneMaps {
 
     /// The rows of a split that may match.
     pub(super) fn prune(&self, split: &Split) -> Mask {
-        let mut live = split.live.clone();
-        for (blocks, verdict) in self.verdicts.iter().flatten() {
-            if live.is_none() {
-                break;
-            }
-            if blocks.overlapping(&split.rows).all(|block| verdict.may.value(block)) {
-                continue;
-            }
-            live = live.and(&blocks.mask(&split.rows, |block| verdict.may.value(block)));
-        }
-        live
+        let judged = self.verdicts.iter().flatten();
+        judged.fold(split.live.clone(), |live, judged| judged.prune(live, &split.rows))
     }
 
     /// The conjuncts of the filter that are not certain to hold for every row of the split.
     pub(super) fn open_conjuncts(&self, split: &Split) -> Vec<usize> {
-        let certain = |at: &usize| match &self.verdicts[*at] {
-            Some((blocks, verdict)) => blocks.overlapping(&split.rows).all(|block| verdict.all.value(block)),
-            None => false,
-        };
-        (0..self.verdicts.len()).filter(|at| !certain(at)).collect()
+        let verdicts = self.verdicts.iter().enumerate();
+        let is_open = |judged: &Option<Judged>| !judged.as_ref().is_some_and(|it| it.is_certain(&split.rows));
+        verdicts.filter(|(_, judged)| is_open(judged)).map(|(at, _)| at).collect()
     }
 }
 
 /// The first of these rows in a block that may match; their end if there is no such row.
-fn first_possible(verdicts: &[Option<(RowBlocks, pruning::Verdict)>], rows: &Range<u64>) -> u64 {
+fn first_possible(verdicts: &[Option<Judged>], rows: &Range<u64>) -> u64 {
     let mut row = rows.start;
     loop {
         let before = row;
-        for (blocks, verdict) in verdicts.iter().flatten() {
-            row = blocks.first_set(&verdict.may, &(row..rows.end));
+        for judged in verdicts.iter().flatten() {
+            row = judged.first_possible(&(row..rows.end));
         }
         if row == before {
             return row;
@@ -440,7 +396,7 @@ mod tests {
         ] {
             below.0.store(limit, Ordering::SeqCst);
             assert!(zone_maps.refresh(&plan, from as u64).unwrap());
-            let (_, verdict) = zone_maps.verdicts[0].as_ref().unwrap();
+            let verdict = zone_maps.verdicts[0].as_ref().unwrap().verdict();
             assert_eq!(verdict.may.iter().collect::<Vec<_>>(), expected, "{limit}, from {from}");
         }
         assert_eq!(plan.metrics.zones_pruned_dynamic.get(), 4);

@@ -17,7 +17,7 @@ use super::{SegmentId, SegmentTable};
 use crate::array::{ArrayParts, EncodedRef};
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
-use crate::io::{Budget, PendingBytes, Share, Unsent};
+use crate::io::{Budget, PendingBytes, Reservation, Unsent};
 use crate::limits::{Limits, Work};
 use crate::metrics::ScanMetrics;
 use crate::once::get_or_try_init;
@@ -57,7 +57,7 @@ pub(crate) struct LeasedSegment {
     array: OnceLock<Loaded<EncodedRef>>,
     derived: OnceLock<Derived>,
     /// The memory charged for its bytes to the scan that requested it first.
-    memory: Share,
+    memory: Reservation,
 }
 
 /// Data that a layout derived from a segment to share it between splits.
@@ -74,11 +74,11 @@ struct Derived {
 struct Loaded<T> {
     value: T,
     byte_len: usize,
-    _memory: Option<Share>,
+    _memory: Option<Reservation>,
 }
 
 impl<T> Loaded<T> {
-    fn by(load: impl FnOnce() -> Result<T>, memory: &Share) -> Result<Self> {
+    fn by(load: impl FnOnce() -> Result<T>, memory: &Reservation) -> Result<Self> {
         let work = Work::begin();
         let value = load()?;
         let byte_len = work.byte_len();
@@ -114,7 +114,7 @@ impl Leases {
         &self,
         ids: &[SegmentId],
         table: &SegmentTable,
-        mut memory: Share,
+        mut memory: Reservation,
         metrics: &ScanMetrics,
         ask: impl FnOnce(&[(SegmentId, Range<u64>)]) -> (Vec<PendingBytes>, Unsent),
     ) -> Result<Vec<Lease>> {
@@ -157,7 +157,7 @@ impl Held {
         key: Key,
         range: &Range<u64>,
         table: &SegmentTable,
-        memory: &mut Share,
+        memory: &mut Reservation,
         metrics: &ScanMetrics,
     ) -> Option<Lease> {
         if let Some(lease) = self.held(&key) {
@@ -174,7 +174,7 @@ impl Held {
         self.segments.get(key).and_then(Weak::upgrade).filter(|lease| !lease.pending.has_failed())
     }
 
-    fn add(&mut self, key: Key, range: &Range<u64>, pending: PendingBytes, memory: Share) -> Lease {
+    fn add(&mut self, key: Key, range: &Range<u64>, pending: PendingBytes, memory: Reservation) -> Lease {
         let lease = Arc::new(LeasedSegment::new(key.0, range, pending, memory));
         self.segments.insert(key, Arc::downgrade(&lease));
         lease
@@ -193,7 +193,7 @@ fn current_runtime() -> Option<RuntimeId> {
 }
 
 impl LeasedSegment {
-    fn new(id: SegmentId, range: &Range<u64>, pending: PendingBytes, memory: Share) -> Self {
+    fn new(id: SegmentId, range: &Range<u64>, pending: PendingBytes, memory: Reservation) -> Self {
         Self {
             id,
             // A segment has less than 2^32 bytes.
@@ -266,8 +266,8 @@ impl LeasedSegment {
     }
 
     /// Data that a layout derives from this segment, created by the first caller. What it decodes later is to be
-    /// charged to the share that `make` receives, which is that of the segment.
-    pub(crate) fn derived<T: Any + Send + Sync>(&self, make: impl FnOnce(Share) -> Arc<T>) -> Arc<T> {
+    /// charged to the reservation that `make` receives, which is that of the segment.
+    pub(crate) fn derived<T: Any + Send + Sync>(&self, make: impl FnOnce(Reservation) -> Arc<T>) -> Arc<T> {
         let first = self.derived.get();
         if let Some(found) = first.and_then(|derived| Arc::clone(&derived.data).downcast().ok()) {
             return found;

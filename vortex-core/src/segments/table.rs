@@ -93,12 +93,12 @@ impl SegmentTable {
     }
 
     /// Whether the array of a segment can only be read from all of its bytes.
-    pub(crate) fn is_whole(&self, id: SegmentId) -> Result<bool> {
+    pub(crate) fn must_read_whole(&self, id: SegmentId) -> Result<bool> {
         Ok(self.checksums.is_some() || self.segment(id)?.compression.is_some())
     }
 
     /// Whether there are arrays that can only be read from all bytes of their segments.
-    pub(crate) fn has_whole(&self) -> bool {
+    pub(crate) fn any_must_be_read_whole(&self) -> bool {
         self.checksums.is_some() || self.segments.iter().any(|segment| segment.compression.is_some())
     }
 

@@ -23,11 +23,11 @@ pub(super) struct Encoder {
     /// Number of groups that are complete and have been taken.
     first_group: usize,
     /// Bytes of rows not encoded yet, in the form in which they wait.
-    waiting_bytes: usize,
+    unencoded_bytes: usize,
     /// Additional bytes that these take once runs are expanded to rows, and the largest share of a single
     /// chunk: each processor expands one chunk at a time.
-    folded_bytes: usize,
-    largest_folded: usize,
+    expansion_bytes: usize,
+    largest_expansion: usize,
     cpus: usize,
     encoded_bytes: usize,
 }
@@ -52,9 +52,9 @@ impl Encoder {
             tasks: JoinSet::new(),
             groups: VecDeque::new(),
             first_group: 0,
-            waiting_bytes: 0,
-            folded_bytes: 0,
-            largest_folded: 0,
+            unencoded_bytes: 0,
+            expansion_bytes: 0,
+            largest_expansion: 0,
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             encoded_bytes: 0,
         }
@@ -62,13 +62,13 @@ impl Encoder {
 
     /// Bytes of chunks being encoded, and of encoded chunks that have not been taken yet.
     pub(super) fn buffered_bytes(&self) -> usize {
-        let unfolded = self.folded_bytes.min(self.largest_folded.saturating_mul(self.cpus));
-        self.waiting_bytes + unfolded + self.encoded_bytes
+        let expanded = self.expansion_bytes.min(self.largest_expansion.saturating_mul(self.cpus));
+        self.unencoded_bytes + expanded + self.encoded_bytes
     }
 
     /// Bytes of chunks that are not encoded yet.
-    pub(super) fn waiting_bytes(&self) -> usize {
-        self.waiting_bytes
+    pub(super) fn unencoded_bytes(&self) -> usize {
+        self.unencoded_bytes
     }
 
     /// Bytes of encoded chunks that have not been taken yet.
@@ -97,11 +97,11 @@ impl Encoder {
             }
             bytes += job.sizes.raw;
             all_bytes += job.sizes.raw;
-            self.waiting_bytes += job.sizes.held;
-            let folded = job.sizes.folded();
-            self.largest_folded =
-                if self.folded_bytes == 0 { folded } else { self.largest_folded.max(folded) };
-            self.folded_bytes += folded;
+            self.unencoded_bytes += job.sizes.waiting;
+            let expansion = job.sizes.expansion();
+            self.largest_expansion =
+                if self.expansion_bytes == 0 { expansion } else { self.largest_expansion.max(expansion) };
+            self.expansion_bytes += expansion;
             if let Some(task) = tasks.last_mut() {
                 task.push(job);
             }
@@ -152,8 +152,8 @@ impl Encoder {
 
     fn ended(&mut self, group: usize, at: usize, encoded: Vec<Encoded>) {
         for chunk in &encoded {
-            self.waiting_bytes -= chunk.sizes.held;
-            self.folded_bytes -= chunk.sizes.folded();
+            self.unencoded_bytes -= chunk.sizes.waiting;
+            self.expansion_bytes -= chunk.sizes.expansion();
             self.encoded_bytes += chunk.encoded_bytes;
         }
         let group = &mut self.groups[group - self.first_group];
@@ -193,7 +193,7 @@ mod tests {
     use crate::write::row_sizes::RowSizes;
     use crate::{Level, Release};
 
-    fn job(raw: usize, held: usize) -> Job {
+    fn job(raw: usize, waiting: usize) -> Job {
         let pieces = vec![Arc::new(Int32Array::from(vec![7; 100])) as ArrayRef];
         let dtype = DType::Primitive(PType::I32, false);
         let (path, turn) = ("a".to_owned(), None);
@@ -206,7 +206,7 @@ mod tests {
             start,
             len,
             step,
-            sizes: RowSizes { raw, joined: raw, held },
+            sizes: RowSizes { raw, joined: raw, waiting },
             first_row,
             has_zones: true,
             turn,

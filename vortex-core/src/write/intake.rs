@@ -30,7 +30,7 @@ const FEW_BYTES: usize = 2 << 20;
 /// mebibyte of what belongs to its values.
 pub(crate) const MAX_ROW_BYTES: u64 = (2 << 30) - (1 << 20);
 
-/// Bytes of the position of an item: lists are taken apart and joined by such.
+/// Bytes of the index of an item, by which lists are taken apart and joined.
 pub(super) const POSITION_BYTES: u64 = 8;
 
 /// Cuts a batch into groups of rows that are taken in together.

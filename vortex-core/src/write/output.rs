@@ -21,29 +21,29 @@ pub(super) struct Output {
     leaves: Vec<Written>,
     /// Encoded chunks per leaf, kept until there are enough to write them next to each other.
     waiting: Vec<Vec<Encoded>>,
-    waiting_bytes: usize,
+    unwritten_bytes: usize,
 }
 
 impl Output {
     pub(super) fn new(container: Container<Box<dyn Sink>>, leaf_count: usize) -> Self {
         let leaves = (0..leaf_count).map(|_| Written::default()).collect();
-        Self { container, leaves, waiting: (0..leaf_count).map(|_| Vec::new()).collect(), waiting_bytes: 0 }
+        Self { container, leaves, waiting: (0..leaf_count).map(|_| Vec::new()).collect(), unwritten_bytes: 0 }
     }
 
-    /// Bytes of chunks that wait to be written.
-    pub(super) fn waiting_bytes(&self) -> usize {
-        self.waiting_bytes
+    /// Bytes of encoded chunks that are not written yet.
+    pub(super) fn unwritten_bytes(&self) -> usize {
+        self.unwritten_bytes
     }
 
     /// Bytes of dictionaries that may still grow.
-    pub(super) fn held_bytes(&self) -> usize {
+    pub(super) fn dictionary_bytes(&self) -> usize {
         self.leaves.iter().map(|leaf| leaf.held_bytes).sum()
     }
 
     /// Takes a chunk. It is not written yet.
     pub(super) fn push(&mut self, chunk: Encoded) {
         self.leaves[chunk.leaf].held_bytes = chunk.held_bytes;
-        self.waiting_bytes += chunk.encoded_bytes;
+        self.unwritten_bytes += chunk.encoded_bytes;
         self.waiting[chunk.leaf].push(chunk);
     }
 
@@ -54,7 +54,7 @@ impl Output {
     pub(super) async fn write_waiting(&mut self, columns: &Columns) -> Result<()> {
         for (at, leaf) in columns.leaves.iter().enumerate() {
             for chunk in std::mem::take(&mut self.waiting[at]) {
-                self.waiting_bytes -= chunk.encoded_bytes;
+                self.unwritten_bytes -= chunk.encoded_bytes;
                 self.write_chunk(chunk, &leaf.dtype).await.at(|| format!("column `{}`", leaf.path))?;
             }
         }

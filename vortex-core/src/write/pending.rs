@@ -20,14 +20,14 @@ const MAX_SHORT: usize = 32;
 /// Rows waiting to be encoded, column by column.
 #[derive(Debug)]
 pub(super) struct PendingRows {
-    leaves: Vec<Waiting>,
+    leaves: Vec<PendingLeaf>,
     /// Bytes that everything takes.
     bytes: usize,
 }
 
 /// Rows of one leaf.
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingLeaf {
     pieces: VecDeque<Piece>,
     /// Short pieces, after all others, and the bytes that their arrays take besides the rows.
     short: Vec<Piece>,
@@ -52,7 +52,7 @@ pub(super) struct Cut {
 
 impl PendingRows {
     pub(super) fn new(leaves: usize) -> Self {
-        Self { leaves: (0..leaves).map(|_| Waiting::default()).collect(), bytes: 0 }
+        Self { leaves: (0..leaves).map(|_| PendingLeaf::default()).collect(), bytes: 0 }
     }
 
     /// Bytes in memory.
@@ -62,7 +62,7 @@ impl PendingRows {
 
     /// Bytes of the rows, without those that are only taken until short pieces are joined.
     pub(super) fn row_bytes(&self) -> usize {
-        self.leaves.iter().map(|leaf| leaf.sizes.held).sum()
+        self.leaves.iter().map(|leaf| leaf.sizes.waiting).sum()
     }
 
     /// Appends rows: one array per leaf.
@@ -92,12 +92,12 @@ impl PendingRows {
                 self.bytes = self.bytes - before + leaf.taken_bytes();
             }
         }
-        let full = |leaf: &Waiting| leaf.rows / leaf.chunk_rows() * leaf.chunk_rows();
+        let full = |leaf: &PendingLeaf| leaf.rows / leaf.chunk_rows() * leaf.chunk_rows();
         let mut rows: Vec<usize> = self.leaves.iter().map(full).collect();
         if self.bytes <= limit && rows.iter().all(|rows| *rows == 0) {
             return Ok(Vec::new());
         }
-        let left = |leaf: &Waiting, rows: usize| match rows == leaf.rows {
+        let left = |leaf: &PendingLeaf, rows: usize| match rows == leaf.rows {
             true => 0,
             false => leaf.taken_bytes() - leaf.bytes_of(rows),
         };
@@ -137,7 +137,7 @@ impl PendingRows {
     }
 }
 
-impl Waiting {
+impl PendingLeaf {
     /// Appends rows. Short pieces wait for others until they are joined.
     fn push(&mut self, array: ArrayRef) -> Result<()> {
         if array.is_empty() {
@@ -205,7 +205,7 @@ impl Waiting {
 
     /// Bytes that the rows take, and their arrays.
     fn taken_bytes(&self) -> usize {
-        self.sizes.held + self.array_bytes
+        self.sizes.waiting + self.array_bytes
     }
 
     fn chunk_rows(&self) -> usize {
@@ -214,7 +214,7 @@ impl Waiting {
 
     /// Approximate number of bytes of this many rows.
     fn bytes_of(&self, rows: usize) -> usize {
-        self.sizes.share(rows, self.rows).held
+        self.sizes.share(rows, self.rows).waiting
     }
 
     /// Cuts off the first `rows` rows.
@@ -283,7 +283,7 @@ mod tests {
         let arrays = pending.bytes() - 80;
         assert!((800..2000).contains(&arrays), "of three arrays: {arrays}");
         let cut = pending.cut(0, 9);
-        assert_eq!((cut.sizes.held, pending.bytes()), (36, 44));
+        assert_eq!((cut.sizes.waiting, pending.bytes()), (36, 44));
         assert_eq!(&join(&cut.pieces, 0, 9).unwrap(), &ints(0..9));
         assert_eq!(&join(&cut.pieces, 4, 3).unwrap(), &ints(4..7));
         assert_eq!(&join(&cut.pieces, 5, 4).unwrap(), &ints(5..9));
@@ -370,7 +370,7 @@ mod tests {
         pending.push(vec![ints(0..8192), repeated(8192)]).unwrap();
         let due = pending.cut_due(usize::MAX).unwrap();
         assert_eq!(rows_of(&due), [(1, 0, 64 << 10)], "a chunk of two mebibytes");
-        assert_eq!((due[0].sizes.raw, due[0].sizes.held), (2 << 20, 8 * (32 + 4)));
+        assert_eq!((due[0].sizes.raw, due[0].sizes.waiting), (2 << 20, 8 * (32 + 4)));
     }
 
     #[test]
@@ -389,7 +389,7 @@ mod tests {
         pending.push(vec![Arc::new(views.finish())]).unwrap();
         let all = pending.leaves[0].sizes;
         assert_eq!((all.raw, all.joined), (20_000 * 16 + 10_000 * 3500, 20_000 * 16 + 7000));
-        assert!(all.held > all.joined, "{all:?}");
+        assert!(all.waiting > all.joined, "{all:?}");
         let mut cuts = pending.cut_due(usize::MAX).unwrap();
         // The other rows are short on average: each would count, were that not more than all rows take.
         cuts.append(&mut pending.cut_all());

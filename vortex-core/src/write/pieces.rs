@@ -58,8 +58,8 @@ impl Piece {
         let is_short = raw <= array.len() * LONG_TEXT;
         let joined = if is_short { raw } else { value_bytes(&array, Shown::Once) };
         // Buffers may be longer than what the rows use of them.
-        let held = joined.max(array.get_buffer_memory_size());
-        Self { array, sizes: RowSizes { raw, joined, held } }
+        let waiting = joined.max(array.get_buffer_memory_size());
+        Self { array, sizes: RowSizes { raw, joined, waiting } }
     }
 
     /// The rows of short pieces as one piece, with bytes of its own, if there are any.
@@ -92,7 +92,7 @@ impl Piece {
 
     /// Bytes that the array takes besides what `sizes` count.
     pub(super) fn array_bytes(&self) -> usize {
-        self.header_bytes() + self.array.get_buffer_memory_size().saturating_sub(self.sizes.held)
+        self.header_bytes() + self.array.get_buffer_memory_size().saturating_sub(self.sizes.waiting)
     }
 
     /// Bytes that the array takes besides its buffers, approximately: it and its buffers are allocated one by one.
@@ -124,7 +124,7 @@ impl Piece {
         let values = let_go(take(&self.array, &starts)?);
         let runs = RunArray::<Int32Type>::try_new(&Int32Array::from_iter_values(ends), &values)?;
         self.array = Arc::new(runs);
-        self.sizes.held = value_bytes(&self.array, Shown::Once);
+        self.sizes.waiting = value_bytes(&self.array, Shown::Once);
         Ok(true)
     }
 
@@ -134,12 +134,12 @@ impl Piece {
         let first = self.array.slice(0, rows);
         self.array = self.array.slice(rows, len - rows);
         // Fewer rows may be so short on average that each counts, but never for more than all rows did.
-        let held = value_bytes(&self.array, Shown::Once).min(self.sizes.held);
+        let waiting = value_bytes(&self.array, Shown::Once).min(self.sizes.waiting);
         let left = match self.array.data_type() {
-            DataType::RunEndEncoded(..) => RowSizes { held, ..self.sizes.share(len - rows, len) },
+            DataType::RunEndEncoded(..) => RowSizes { waiting, ..self.sizes.share(len - rows, len) },
             _ => {
                 let raw = value_bytes(&self.array, Shown::EachTime).min(self.sizes.raw);
-                RowSizes { raw, joined: held.min(self.sizes.joined), held }
+                RowSizes { raw, joined: waiting.min(self.sizes.joined), waiting }
             }
         };
         let cut = Self { array: first, sizes: self.sizes - left };
@@ -296,9 +296,9 @@ mod tests {
         let mut next = random(9);
         for array in repeating(5000, 1) {
             let mut piece = Piece::new(ArrayRef::clone(&array));
-            let before = (piece.sizes.raw, piece.sizes.held);
+            let before = (piece.sizes.raw, piece.sizes.waiting);
             assert!(piece.shorten().unwrap(), "{}", array.data_type());
-            assert!(piece.sizes.held * 4 < before.1 && piece.sizes.raw == before.0);
+            assert!(piece.sizes.waiting * 4 < before.1 && piece.sizes.raw == before.0);
             let (mut cuts, mut raw_bytes) = (Vec::new(), 0);
             while piece.array.len() > 1200 {
                 let cut = piece.cut(next() as usize % 1100);
@@ -331,7 +331,7 @@ mod tests {
         for rows in [0, 1, 5000] {
             let mut piece = Piece::new(Arc::new(Int32Array::from_iter_values(0..rows)));
             assert!(!piece.shorten().unwrap());
-            assert_eq!(piece.sizes.held, rows as usize * 4);
+            assert_eq!(piece.sizes.waiting, rows as usize * 4);
         }
     }
 
@@ -370,7 +370,7 @@ mod tests {
             (0..rows).for_each(|_| views.try_append_view(block, 0, len as u32).unwrap());
             Arc::new(views.finish())
         };
-        let sizes = |piece: &Piece| (piece.sizes.raw, piece.sizes.joined, piece.sizes.held);
+        let sizes = |piece: &Piece| (piece.sizes.raw, piece.sizes.joined, piece.sizes.waiting);
         let (mib, rows) = (1 << 20, 2000);
         let long = text(mib, rows);
         // Views are collected in a buffer that is a little too large.
@@ -399,7 +399,7 @@ mod tests {
         }
         let piece = Piece::new(Arc::new(views.finish()));
         assert_eq!(piece.sizes.joined, 160 + (1 << 20));
-        assert!((2 << 20..=piece.sizes.raw).contains(&piece.sizes.held), "{}", piece.sizes.held);
+        assert!((2 << 20..=piece.sizes.raw).contains(&piece.sizes.waiting), "{}", piece.sizes.waiting);
     }
 
     #[test]
@@ -407,7 +407,7 @@ mod tests {
         let long = "long enough to lie in a buffer ".repeat(100);
         let many = StringViewArray::from(vec![long.as_str(); 100]);
         let piece = Piece::new(Arc::new(many.slice(7, 1)));
-        assert_eq!(piece.sizes.held, 3100 + 16);
+        assert_eq!(piece.sizes.waiting, 3100 + 16);
         let kept = piece.array;
         let held: usize = kept.as_string_view().data_buffers().iter().map(|buffer| buffer.len()).sum();
         assert_eq!(held, 3100);

@@ -10,19 +10,19 @@ pub(super) struct RowSizes {
     /// Of the rows as one array, without runs: as `raw`, but views share long text.
     pub(super) joined: usize,
     /// Of the arrays in which the rows wait.
-    pub(super) held: usize,
+    pub(super) waiting: usize,
 }
 
 impl RowSizes {
     /// The share of `rows` of the `all` rows that have these sizes, if all rows are equally long.
     pub(super) fn share(self, rows: usize, all: usize) -> Self {
         let share = |bytes: usize| (bytes as u128 * rows as u128 / all.max(1) as u128) as usize;
-        Self { raw: share(self.raw), joined: share(self.joined), held: share(self.held) }
+        Self { raw: share(self.raw), joined: share(self.joined), waiting: share(self.waiting) }
     }
 
     /// Bytes that the rows take in addition once they are one array: runs are expanded.
-    pub(super) fn folded(self) -> usize {
-        self.joined.saturating_sub(self.held)
+    pub(super) fn expansion(self) -> usize {
+        self.joined.saturating_sub(self.waiting)
     }
 }
 
@@ -30,7 +30,7 @@ impl AddAssign for RowSizes {
     fn add_assign(&mut self, more: Self) {
         self.raw += more.raw;
         self.joined += more.joined;
-        self.held += more.held;
+        self.waiting += more.waiting;
     }
 }
 
@@ -38,7 +38,7 @@ impl SubAssign for RowSizes {
     fn sub_assign(&mut self, less: Self) {
         self.raw -= less.raw;
         self.joined -= less.joined;
-        self.held -= less.held;
+        self.waiting -= less.waiting;
     }
 }
 

@@ -150,12 +150,12 @@ impl FileWriter {
 
     /// Bytes that the budget is for: all but those on their way to storage, which a sink limits by itself.
     fn budgeted_bytes(&self) -> usize {
-        self.pending.bytes() + self.bytes_at_work() + self.output.held_bytes()
+        self.pending.bytes() + self.bytes_at_work() + self.output.dictionary_bytes()
     }
 
     /// Bytes of chunks that are being encoded, or waiting to be written.
     fn bytes_at_work(&self) -> usize {
-        self.encoder.buffered_bytes() + self.output.waiting_bytes()
+        self.encoder.buffered_bytes() + self.output.unwritten_bytes()
     }
 
     /// Number of bytes written so far.
@@ -176,7 +176,8 @@ impl FileWriter {
             self.flush().await?;
         }
         let (done, rest) = self.done_and_rest();
-        let held = self.output.waiting_bytes() + self.encoder.encoded_bytes() + self.output.held_bytes();
+        let held =
+            self.output.unwritten_bytes() + self.encoder.encoded_bytes() + self.output.dictionary_bytes();
         let encoded = u128::from(self.output.container.position()) + held as u128;
         let shrunk = (u128::from(rest) * encoded).checked_div(done.into()).unwrap_or_default();
         Ok(encoded + shrunk >= u128::from(bytes))
@@ -184,7 +185,7 @@ impl FileWriter {
 
     /// Bytes that rows had before they were encoded, and bytes of rows that are not encoded yet.
     fn done_and_rest(&self) -> (u64, u64) {
-        let encoding = self.encoder.waiting_bytes() as u64;
+        let encoding = self.encoder.unencoded_bytes() as u64;
         (self.started_bytes.saturating_sub(encoding), self.pending.row_bytes() as u64 + encoding)
     }
 
@@ -225,7 +226,7 @@ impl FileWriter {
     /// these may be more than their part of it. If they are more than all of the budget, with dictionaries, waiting would
     /// save little.
     async fn keep_to_budget(&mut self) -> Result<()> {
-        if self.pending_limit() + self.output.held_bytes() > self.options.memory_budget {
+        if self.pending_limit() + self.output.dictionary_bytes() > self.options.memory_budget {
             return Ok(());
         }
         while self.budgeted_bytes() > self.options.memory_budget {
@@ -233,7 +234,7 @@ impl FileWriter {
                 self.encoder.wait().await?;
                 self.collect();
                 self.write_if_enough().await?;
-            } else if self.output.waiting_bytes() > 0 {
+            } else if self.output.unwritten_bytes() > 0 {
                 self.output.write_waiting(&self.columns).await?;
             } else {
                 break;
@@ -337,11 +338,11 @@ impl FileWriter {
 
     /// Starts encoding rows once there is memory for them. After the last rows, nothing is held back.
     async fn start(&mut self, cuts: Vec<Cut>, are_last: bool) -> Result<()> {
-        let bytes: usize = cuts.iter().map(|cut| cut.sizes.held).sum();
+        let bytes: usize = cuts.iter().map(|cut| cut.sizes.waiting).sum();
         let jobs: Vec<Job> = cuts.into_iter().flat_map(|cut| self.jobs(cut, are_last)).collect();
         // Leave room to collect the next rows while these are being encoded.
         let room = self.options.memory_budget.saturating_sub(self.pending_limit() + bytes);
-        while self.encoder.is_busy() && self.bytes_at_work() + self.output.held_bytes() > room {
+        while self.encoder.is_busy() && self.bytes_at_work() + self.output.dictionary_bytes() > room {
             self.encoder.wait().await?;
             self.collect();
             self.write_if_enough().await?;
@@ -388,7 +389,7 @@ impl FileWriter {
     }
 
     async fn write_if_enough(&mut self) -> Result<()> {
-        if self.output.waiting_bytes() >= self.options.memory_budget / 4 {
+        if self.output.unwritten_bytes() >= self.options.memory_budget / 4 {
             self.output.write_waiting(&self.columns).await?;
         }
         Ok(())

@@ -28,7 +28,7 @@ use vortex_core::io::object_name;
 
 use crate::format::EXTENSION;
 use crate::options::VortexOptions;
-use crate::reading::Reading;
+use crate::reading::{Reading, SessionResources};
 use crate::tables::{check_place, if_folder, is_hidden, is_whole_folder, listing_url};
 use rows::Part;
 
@@ -92,7 +92,7 @@ impl TableProvider for Metadata {
         let runtime = state.runtime_env();
         let store = runtime.object_store(&url)?;
         let options = VortexOptions::from_session(state.config_options());
-        let reading = Reading::new(runtime, state.config()).with_options(&options);
+        let reading = Reading::new(SessionResources::new(runtime, state.config()), options);
         // In a folder, only files with our extension; a file given by name may have any.
         let extension = if url.is_collection() { format!(".{EXTENSION}") } else { String::new() };
         let mut objects: Vec<_> = url.list_all_files(state, &store, &extension).await?.try_collect().await?;

@@ -143,7 +143,7 @@ impl Adapted<'_> {
     /// a column that is converted, or values such that the order of additions matters.
     fn input(&self, function: &Function, paths: &mut Vec<FieldPath>) -> Result<Option<Input>> {
         let Some(column) = function.column() else { return Ok(Some(Input::Constant(1.into()))) };
-        let field = self.scan.source.table.table_schema().field(column.index());
+        let field = self.scan.table.table_schema().field(column.index());
         let expr: Arc<dyn PhysicalExpr> = Arc::new(column);
         let adapted = self.simplify(self.adapt(&expr)?)?;
         if let Some(constant) = adapted.downcast_ref::<Literal>() {

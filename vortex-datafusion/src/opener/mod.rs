@@ -33,10 +33,11 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 use conjuncts::{Conjuncts, Evaluation};
 use datafusion_common::{DataFusionError, Result, ScalarValue, plan_err};
-use datafusion_datasource::PartitionedFile;
 use datafusion_datasource::file_stream::{FileOpenFuture, FileOpener};
+use datafusion_datasource::{PartitionedFile, TableSchema};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{Column, Literal};
+use datafusion_physical_expr::projection::ProjectionExprs;
 use datafusion_physical_expr::utils::split_conjunction;
 use datafusion_physical_expr_adapter::{PhysicalExprAdapter, PhysicalExprAdapterFactory};
 use datafusion_pruning::FilePruner;
@@ -53,14 +54,17 @@ use vortex_core::file::VortexFile;
 use vortex_core::io::object_name;
 use vortex_core::scan::{BestRows, Extremes, RowRanges, ScanBuilder};
 
+use crate::aggregation::Aggregation;
 use crate::convert::{
     Leaves, PhysicalPredicate, TranslatedFilter, Translator, datafusion_error, guarded, is_dynamic,
     is_fallible, schema, simplify,
 };
 use crate::memory::ScanMemory;
 use crate::metrics::ScanCounters;
+use crate::options::VortexOptions;
+use crate::pushdown::{BestFirst, Filters};
+use crate::reading::Reading;
 use crate::selection::RowSelection;
-use crate::source::VortexSource;
 
 /// Batches of one file.
 type Batches = BoxStream<'static, Result<arrow::array::RecordBatch>>;
@@ -74,11 +78,18 @@ pub(crate) struct VortexOpener {
 
 /// The state shared by all files of a partition.
 pub(crate) struct OpenerState {
-    /// What is read. Its projection is what to compute of rows: the columns that the plan expects, or the arguments of an
-    /// aggregation. It has only filters and an order that apply despite a limit.
-    pub(crate) source: VortexSource,
-    /// The schema of the projection.
-    pub(crate) output: SchemaRef,
+    pub(crate) table: TableSchema,
+    /// What to compute of rows: the columns that the plan expects, or the arguments of the aggregation.
+    pub(crate) outputs: ProjectionExprs,
+    /// The schema of the outputs.
+    pub(crate) output_schema: SchemaRef,
+    pub(crate) aggregation: Option<Aggregation>,
+    /// The filters that apply despite a limit.
+    pub(crate) filters: Filters,
+    pub(crate) best_first: Option<BestFirst>,
+    pub(crate) reading: Reading,
+    pub(crate) files: Arc<OpenFiles>,
+    pub(crate) batch_size: usize,
     /// For each function of an aggregation, the extremes found in the files of the partition; none if these are read
     /// ahead.
     pub(crate) extremes: Vec<Arc<Extremes>>,
@@ -110,8 +121,12 @@ impl FileOpener for VortexOpener {
 }
 
 impl OpenerState {
+    fn options(&self) -> &VortexOptions {
+        self.reading.options()
+    }
+
     async fn open(&self, file: PartitionedFile) -> Result<Batches> {
-        let constants = FileConstants::new(&self.source.table, &file);
+        let constants = FileConstants::new(&self.table, &file);
         let mut pruner = self.pruner(&constants, &file)?;
         if self.is_pruned(pruner.as_mut(), &constants)? {
             return Ok(nothing());
@@ -127,7 +142,7 @@ impl OpenerState {
         let metrics = self.metrics.file();
         let scan = adapted.scan_of(&leaves, filter).with_metrics(Arc::clone(metrics.scan()));
         let Some(scan) = self.rows_to_read(scan, &file, opened.row_count())? else { return Ok(nothing()) };
-        let aggregated = match &self.source.aggregation {
+        let aggregated = match &self.aggregation {
             Some(aggregation) => Some(Aggregated::try_new(&adapted, aggregation, &scan)?),
             None => None,
         };
@@ -144,14 +159,8 @@ impl OpenerState {
 
     /// What excludes the file by its statistics, if anything may.
     fn pruner(&self, constants: &FileConstants, file: &PartitionedFile) -> Result<Option<FilePruner>> {
-        match self.source.options.prune {
-            true => file_pruner(
-                &self.source.filters,
-                constants,
-                &self.source.table,
-                file,
-                &self.metrics.predicate_errors,
-            ),
+        match self.options().prune {
+            true => file_pruner(&self.filters, constants, &self.table, file, &self.metrics.predicate_errors),
             false => Ok(None),
         }
     }
@@ -174,7 +183,7 @@ impl OpenerState {
                 let open = self.checked(open).map(|()| open.clone()).map_err(Arc::new);
                 futures::future::ready(open).boxed().shared()
             }
-            None => self.source.files.entry(&file.object_meta, || self.load(file)),
+            None => self.files.entry(&file.object_meta, || self.load(file)),
         }
     }
 
@@ -182,7 +191,7 @@ impl OpenerState {
     fn checked(&self, open: &VortexFile) -> Result<()> {
         let footer = open.footer();
         let ignores = footer.has_checksums() && !footer.verifies_checksums();
-        match self.source.options.verify_checksums && ignores {
+        match self.options().verify_checksums && ignores {
             true => plan_err!(
                 "{} was opened without verifying its checksums, which `verify_checksums` asks for: open it with \
                  `OpenOptions::with_checksums(true)`",
@@ -206,8 +215,8 @@ impl OpenerState {
             None => scan,
         };
         let mut rows = range_of(file, &scan)?;
-        if self.source.options.predicate_pushdown
-            && let Some(passing) = numbered::passing(self.source.filters.hints())
+        if self.options().predicate_pushdown
+            && let Some(passing) = numbered::passing(self.filters.hints())
         {
             let passing = passing.intersection(&rows.unwrap_or((0..row_count).into()));
             if let (None, Some(few)) = (selection, numbered::listed(&passing)) {
@@ -225,7 +234,7 @@ impl OpenerState {
     /// Reads the footer, unless it is cached.
     fn load(&self, file: &PartitionedFile) -> OpenFile {
         let hint = file.metadata_size_hint.and_then(|hint| u64::try_from(hint).ok());
-        let (reading, store) = (self.source.reading.clone(), Arc::clone(&self.store));
+        let (reading, store) = (self.reading.clone(), Arc::clone(&self.store));
         let (meta, time) = (file.object_meta.clone(), self.metrics.metadata_time.clone());
         let open = async move {
             let _timer = time.timer();
@@ -236,11 +245,11 @@ impl OpenerState {
 
     /// Whether an accepted filter is false or NULL for all rows because of the file's constants alone.
     fn never_passes(&self, constants: &FileConstants) -> Result<bool> {
-        if self.source.table.table_partition_cols().is_empty() {
+        if self.table.table_partition_cols().is_empty() {
             return Ok(false);
         }
-        for filter in self.source.filters.accepted() {
-            let filled = simplify(constants.fill(filter)?, self.source.table.table_schema())?;
+        for filter in self.filters.accepted() {
+            let filled = simplify(constants.fill(filter)?, self.table.table_schema())?;
             if split_conjunction(&filled)
                 .into_iter()
                 .any(|part| literal(part).is_some_and(|value| value != Some(true)))
@@ -287,7 +296,7 @@ struct Adapted<'a> {
 
 impl<'a> Adapted<'a> {
     fn try_new(scan: &'a OpenerState, file: &'a VortexFile, constants: FileConstants<'a>) -> Result<Self> {
-        let table = scan.source.table.file_schema();
+        let table = scan.table.file_schema();
         let own = file.schema().map_err(datafusion_error)?;
         let physical = schema::physical(file.footer().dtype(), &own, table)?;
         let adapter = scan.adapters.create(Arc::clone(table), Arc::clone(&physical))?;
@@ -309,7 +318,7 @@ impl<'a> Adapted<'a> {
     /// The filter that rows must satisfy; `None` if no row of this file can.
     fn filter(&self) -> Result<Option<Expr>> {
         let mut conjuncts = Conjuncts::default();
-        for filter in self.scan.source.filters.accepted() {
+        for filter in self.scan.filters.accepted() {
             let filter = self.simplify(self.adapt(filter)?)?;
             for part in split_conjunction(&filter) {
                 match literal(part) {
@@ -327,7 +336,7 @@ impl<'a> Adapted<'a> {
                 }
             }
         }
-        let hints = self.scan.source.filters.hints().iter().filter_map(|filter| self.hint(filter));
+        let hints = self.scan.filters.hints().iter().filter_map(|filter| self.hint(filter));
         Ok(Some(Expr::all(conjuncts.finish().into_iter().chain(hints))))
     }
 
@@ -344,13 +353,12 @@ impl<'a> Adapted<'a> {
             self.translator().weaken(&self.simplify(Arc::clone(&adapted)).ok()?)?;
         }
         let dtype = self.file.footer().dtype().clone();
-        let rows = self.scan.source.options.predicate_pushdown && is_dynamic(&adapted);
-        if !self.scan.source.options.prune && !rows {
+        let rows = self.scan.options().predicate_pushdown && is_dynamic(&adapted);
+        if !self.scan.options().prune && !rows {
             return None;
         }
         let filter = TranslatedFilter::try_new(adapted, Arc::clone(&self.physical), dtype).ok()?;
-        let filter =
-            filter.with_rows(rows).with_evaluation(rows && self.scan.source.options.fallback_filter_eval);
+        let filter = filter.with_rows(rows).with_evaluation(rows && self.scan.options().fallback_filter_eval);
         Some(Expr::Dynamic(Arc::new(filter)))
     }
 
@@ -363,17 +371,17 @@ impl<'a> Adapted<'a> {
             .with_projection(leaves.paths().to_vec())
             .with_schema(leaves.schema())
             .with_filter(filter)
-            .with_batch_size(wanted.source.batch_size)
+            .with_batch_size(wanted.batch_size)
             .with_ordered(wanted.ordered)
             .with_late_decoding(wanted.late)
-            .with_pruning(wanted.source.options.prune);
-        if wants_row_numbers(&wanted.source.projection) {
+            .with_pruning(wanted.options().prune);
+        if wants_row_numbers(&wanted.outputs) {
             scan = scan.with_row_numbers(ROW_NUMBER);
         }
         if let Some((path, options)) = self.best_first() {
             scan = scan.with_best_first(path, options).with_best_rows(Arc::clone(&wanted.best_rows));
         }
-        if let Some(scheduler) = &wanted.source.reading.scheduler {
+        if let Some(scheduler) = wanted.reading.scheduler() {
             scan = scan.with_scheduler(Arc::clone(scheduler));
         }
         if let Some(memory) = &wanted.memory {
@@ -387,7 +395,7 @@ impl<'a> Adapted<'a> {
 
     /// The column whose best rows are wanted first, if this file stores it unchanged.
     fn best_first(&self) -> Option<(FieldPath, SortOptions)> {
-        let wanted = self.scan.source.best_first.as_ref()?;
+        let wanted = self.scan.best_first.as_ref()?;
         let column: Arc<dyn PhysicalExpr> = Arc::new(wanted.column.clone());
         let adapted = self.simplify(self.adapt(&column).ok()?).ok()?;
         let column = adapted.downcast_ref::<Column>()?;
@@ -399,14 +407,14 @@ impl<'a> Adapted<'a> {
         let mut leaves = Leaves::default();
         let outputs = self
             .scan
-            .source
-            .projection
+            .outputs
             .iter()
             .map(|output| leaves.rewrite(self.simplify(self.adapt(&output.expr)?)?, &self.translator()))
             .collect::<Result<Vec<_>>>()?;
         let number = leaves.paths().len();
         let outputs = outputs.into_iter().map(|output| with_number(output, number)).collect::<Result<_>>()?;
-        let projector = Projector::new(outputs, Arc::clone(&self.scan.output), self.file.source().name());
+        let projector =
+            Projector::new(outputs, Arc::clone(&self.scan.output_schema), self.file.source().name());
         Ok((leaves, projector))
     }
 }

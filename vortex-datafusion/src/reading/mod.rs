@@ -20,16 +20,15 @@ use self::footers::FooterCache;
 use crate::convert::datafusion_error;
 use crate::options::VortexOptions;
 
-/// Opens files.
+/// What a session provides for reading files: caches, and extensions of its configuration. By default, nothing.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reading {
+pub(crate) struct SessionResources {
     footers: Option<FooterCache>,
     /// The cache for bytes of remote files, if the session has one, which the options may leave unused.
     segments: Option<Arc<BlockCache>>,
     terms: Terms,
-    /// Who issues the reads of scans, if not the scheduler of the process: another extension.
-    pub(crate) scheduler: Option<Arc<Scheduler>>,
-    options: VortexOptions,
+    /// Who issues the reads of scans, if not the scheduler of the process.
+    scheduler: Option<Arc<Scheduler>>,
 }
 
 /// What a file may demand, and the encodings that are known: extensions of the session's configuration, see `register`.
@@ -52,8 +51,7 @@ impl Terms {
     }
 }
 
-impl Reading {
-    /// Through the caches of a session, with default options.
+impl SessionResources {
     pub(crate) fn new(runtime: &RuntimeEnv, config: &SessionConfig) -> Self {
         let terms = Terms::of(config);
         Self {
@@ -61,19 +59,44 @@ impl Reading {
             segments: segment_cache(config),
             terms,
             scheduler: config.get_extension::<Scheduler>(),
-            options: VortexOptions::default(),
         }
     }
 
-    /// Reads files as specified by `options`.
-    pub(crate) fn with_options(mut self, options: &VortexOptions) -> Self {
-        self.options = options.clone();
-        self
+    /// A footer from which planning may guess, see [`FooterCache::parsed`]; `None` if none is kept parsed.
+    pub(crate) fn hint(&self, meta: &ObjectMeta) -> Option<Arc<Footer>> {
+        self.footers.as_ref()?.parsed(meta)
+    }
+
+    /// Whether the footer of exactly this version is cached.
+    pub(crate) fn has_footer(&self, store: &Arc<dyn ObjectStore>, meta: &ObjectMeta) -> bool {
+        self.footers.as_ref().is_some_and(|footers| footers.has(StoreId::of(store), meta))
+    }
+}
+
+/// Opens files as options specify.
+#[derive(Debug, Clone)]
+pub(crate) struct Reading {
+    session: SessionResources,
+    options: VortexOptions,
+}
+
+impl Reading {
+    pub(crate) fn new(session: SessionResources, options: VortexOptions) -> Self {
+        Self { session, options }
+    }
+
+    pub(crate) fn options(&self) -> &VortexOptions {
+        &self.options
+    }
+
+    /// Who issues the reads of scans, if not the scheduler of the process.
+    pub(crate) fn scheduler(&self) -> Option<&Arc<Scheduler>> {
+        self.session.scheduler.as_ref()
     }
 
     /// The cache for bytes, if it is used.
     fn blocks(&self) -> Option<&Arc<BlockCache>> {
-        self.segments.as_ref().filter(|_| self.options.segment_cache > 0)
+        self.session.segments.as_ref().filter(|_| self.options.segment_cache > 0)
     }
 
     /// The number of bytes to read from the end of a file, if specified.
@@ -107,7 +130,7 @@ impl Reading {
         location: &Path,
     ) -> Result<Option<ObjectMeta>> {
         let number = StoreId::of(store);
-        let is_known = self.footers.as_ref().is_none_or(|footers| footers.has_any(number, location));
+        let is_known = self.session.footers.as_ref().is_none_or(|footers| footers.has_any(number, location));
         // Bytes to be kept in blocks are read in blocks, which requires the size.
         if is_known || self.blocks().is_some() {
             return Ok(None);
@@ -130,7 +153,7 @@ impl Reading {
         let verify = self.options.verify_checksums;
         // Whether a change of the object would be noticed.
         let is_versioned = object.is_versioned();
-        let footers = self.footers.as_ref().filter(|_| is_versioned);
+        let footers = self.session.footers.as_ref().filter(|_| is_versioned);
         let blocks = self.blocks().filter(|_| object.profile().remote && is_versioned);
         let is_preloaded = blocks.is_some() && meta.size <= self.options.segment_cache_preload;
         let known = footers.and_then(|footers| footers.get(store, meta, verify));
@@ -148,7 +171,7 @@ impl Reading {
         if let Some((footer, _)) = known {
             return Ok(VortexFile::from_footer(source, footer));
         }
-        let mut options = self.terms.options().with_file_size(meta.size).with_checksums(verify);
+        let mut options = self.session.terms.options().with_file_size(meta.size).with_checksums(verify);
         if let Some(bytes) = is_preloaded.then_some(meta.size).or(self.tail()).or(hint) {
             options = options.with_tail_size(bytes);
         }
@@ -157,16 +180,6 @@ impl Reading {
             footers.put(store, meta, Arc::clone(file.footer()), first);
         }
         Ok(file)
-    }
-
-    /// A footer from which planning may guess, see [`FooterCache::parsed`]; `None` if none is kept parsed.
-    pub(crate) fn hint(&self, meta: &ObjectMeta) -> Option<Arc<Footer>> {
-        self.footers.as_ref()?.parsed(meta)
-    }
-
-    /// Whether the footer of exactly this version is cached.
-    pub(crate) fn has_footer(&self, store: &Arc<dyn ObjectStore>, meta: &ObjectMeta) -> bool {
-        self.footers.as_ref().is_some_and(|footers| footers.has(StoreId::of(store), meta))
     }
 }
 
@@ -185,13 +198,18 @@ mod tests {
 
     use super::*;
 
+    /// With default options.
+    fn with_defaults(runtime: &RuntimeEnv, config: &SessionConfig) -> Reading {
+        Reading::new(SessionResources::new(runtime, config), VortexOptions::default())
+    }
+
     #[test]
     fn the_session_decides_how_much_is_kept_and_options_whether_that_is_used() {
         let options = |bytes: u64| VortexOptions { segment_cache: bytes, ..VortexOptions::default() };
         let config = SessionConfig::new().with_extension(BlockCache::new(1 << 20));
         let used = |config: &SessionConfig, bytes: u64| {
-            let reading = Reading::new(&RuntimeEnv::default(), config).with_options(&options(bytes));
-            reading.blocks().is_some()
+            let session = SessionResources::new(&RuntimeEnv::default(), config);
+            Reading::new(session, options(bytes)).blocks().is_some()
         };
         // An application that adds only the cache has set its limit.
         assert!(used(&config, 1) && !used(&config, 0));
@@ -216,10 +234,10 @@ mod tests {
         let dated = ObjectMeta { last_modified: std::time::SystemTime::now().into(), ..unversioned.clone() };
         let store: Arc<dyn ObjectStore> = Arc::new(object_store::memory::InMemory::new());
         store.put(&unversioned.location, bytes.into()).await.unwrap();
-        let reading = Reading::new(&RuntimeEnv::default(), &SessionConfig::new());
+        let reading = with_defaults(&RuntimeEnv::default(), &SessionConfig::new());
         for (meta, is_kept) in [(unversioned, false), (dated, true)] {
             reading.open(&store, &meta, None).await.unwrap();
-            assert_eq!(reading.has_footer(&store, &meta), is_kept);
+            assert_eq!(reading.session.has_footer(&store, &meta), is_kept);
         }
     }
 
@@ -231,11 +249,11 @@ mod tests {
         store.put(&path, std::fs::read(example).unwrap().into()).await.unwrap();
         let meta = store.head(&path).await.unwrap();
         let (runtime, config) = (RuntimeEnv::default(), SessionConfig::new());
-        let usual = Reading::new(&runtime, &config);
+        let usual = with_defaults(&runtime, &config);
         let strict = Arc::new(Limits::new().with_max_columns(3));
-        let strict = Reading::new(&runtime, &config.with_extension(strict));
+        let strict = with_defaults(&runtime, &config.with_extension(strict));
         usual.open(&store, &meta, None).await.unwrap();
-        assert!(usual.has_footer(&store, &meta) && !strict.has_footer(&store, &meta));
+        assert!(usual.session.has_footer(&store, &meta) && !strict.session.has_footer(&store, &meta));
         let error = strict.open(&store, &meta, None).await.unwrap_err().to_string();
         assert!(error.contains("too many fields") && error.contains("a.vortex"), "{error}");
         usual.open(&store, &meta, None).await.unwrap();
@@ -247,7 +265,7 @@ mod tests {
         let faulty = test_store::TestStore::new();
         let store = Arc::clone(&faulty) as Arc<dyn ObjectStore>;
         let path = Path::from("a.vortex");
-        let reading = Reading::new(&RuntimeEnv::default(), &SessionConfig::new());
+        let reading = with_defaults(&RuntimeEnv::default(), &SessionConfig::new());
         assert!(reading.find(&store, &path).await.unwrap().is_none(), "maybe it is a folder");
         faulty.fail_reads(|| Some(test_store::ReadFault::Fails));
         assert!(reading.find(&store, &path).await.unwrap().is_none(), "there is no file");
@@ -257,7 +275,7 @@ mod tests {
         assert!(reading.find(&store, &path).await.unwrap().is_some(), "other requests succeed");
         faulty.fail_reads(|| Some(test_store::ReadFault::Fails));
         faulty.fail_heads();
-        let reading = Reading::new(&RuntimeEnv::default(), &SessionConfig::new());
+        let reading = with_defaults(&RuntimeEnv::default(), &SessionConfig::new());
         let error = reading.find(&store, &path).await.unwrap_err().to_string();
         assert!(error.contains("the network is down"), "{error}");
     }

@@ -27,7 +27,7 @@ use vortex_core::io::StorageProfile;
 
 use crate::format::VortexFormat;
 use crate::planning::scan_of;
-use crate::reading::Reading;
+use crate::reading::SessionResources;
 
 /// How long scans rely on what was found.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -172,11 +172,11 @@ impl TableProvider for OneFile {
 
     async fn scan_with_args<'a>(&self, session: &dyn Session, args: ScanArgs<'a>) -> Result<ScanResult> {
         // Writing the file in this process removes its footer from the cache.
-        let reading = Reading::new(session.runtime_env(), session.config());
+        let resources = SessionResources::new(session.runtime_env(), session.config());
         let store = session.runtime_env().object_store(&self.listed.table_paths()[0])?;
         if let Some(format) = self.listed.options().format.downcast_ref::<VortexFormat>()
             && self.found.counts()
-            && reading.has_footer(&store, &self.found.meta)
+            && resources.has_footer(&store, &self.found.meta)
         {
             Ok(ScanResult::new(self.scan_found(session, format, &args).await?))
         } else {

@@ -11,7 +11,7 @@ use crate::Result;
 use crate::array::{ArrayRef, EncodedRef, Validity, encoded_bytes};
 use crate::dtype::arrow::data_type;
 use crate::expr::Predicate;
-use crate::io::Share;
+use crate::io::Reservation;
 use crate::limits::{Work, counted_apart};
 use crate::once::get_or_try_init;
 use crate::scalar::Scalar;
@@ -45,13 +45,13 @@ pub(crate) struct SharedValues {
     /// Rows for which only their values were decoded.
     taken: AtomicUsize,
     /// What the memory of decoded values is charged to, if they are kept for other splits.
-    memory: Option<Share>,
+    memory: Option<Reservation>,
 }
 
 #[derive(Debug)]
 struct DecodedValues {
     values: ArrayRef,
-    _memory: Option<Share>,
+    _memory: Option<Reservation>,
 }
 
 impl SharedValues {
@@ -68,7 +68,7 @@ impl SharedValues {
     }
 
     /// The same values; the memory that they take once they are decoded is charged to `memory`.
-    pub(crate) fn charged_to(self, memory: Option<Share>) -> Self {
+    pub(crate) fn charged_to(self, memory: Option<Reservation>) -> Self {
         Self { memory, ..self }
     }
 

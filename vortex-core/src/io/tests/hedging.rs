@@ -11,7 +11,7 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 
-use crate::io::{PendingBytes, ReadAt, Scheduler, StorageProfile, Urgency, Wish};
+use crate::io::{PendingBytes, RangeRequest, ReadAt, Scheduler, StorageProfile, Urgency};
 use crate::metrics::ScanMetrics;
 use crate::{Error, Result};
 
@@ -120,9 +120,9 @@ fn read(
     metrics: &Arc<ScanMetrics>,
 ) -> PendingBytes {
     let start = number << 24;
-    let wish = Wish { range: start..start + 1000, urgency: Urgency::ZONE_MAPS };
+    let range_request = RangeRequest { range: start..start + 1000, urgency: Urgency::ZONE_MAPS };
     let source: Arc<dyn ReadAt> = Arc::clone(file) as _;
-    scheduler.read(&source, vec![wish], metrics).remove(0)
+    scheduler.read(&source, vec![range_request], metrics).remove(0)
 }
 
 #[tokio::test]

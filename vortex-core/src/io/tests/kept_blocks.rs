@@ -7,7 +7,7 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt as _, PutPayload};
 use test_store::TestStore;
 
-use crate::io::{BlockCache, CachedFile, ObjectFile, ReadAt, Scheduler, Urgency, Wish};
+use crate::io::{BlockCache, CachedFile, ObjectFile, RangeRequest, ReadAt, Scheduler, Urgency};
 use crate::metrics::ScanMetrics;
 
 const LEN: u64 = 100_000;
@@ -28,8 +28,8 @@ async fn file(cache: &Arc<BlockCache>) -> (Arc<TestStore>, CachedFile) {
     (store, source.cached(Arc::clone(cache), BLOCK))
 }
 
-fn wish(range: std::ops::Range<u64>) -> Wish {
-    Wish { range, urgency: Urgency::filter(0) }
+fn range_request(range: std::ops::Range<u64>) -> RangeRequest {
+    RangeRequest { range, urgency: Urgency::filter(0) }
 }
 
 async fn settled(store: &TestStore) {
@@ -45,7 +45,7 @@ async fn a_read_goes_on_to_the_end_of_its_last_block() {
     let metrics = Arc::new(ScanMetrics::default());
     let scheduler = Scheduler::new(1 << 20);
     for range in [0..10, BLOCK + 100..2 * BLOCK + 100, LEN - 10..LEN - 5] {
-        let pending = scheduler.read(&file, vec![wish(range.clone())], &metrics);
+        let pending = scheduler.read(&file, vec![range_request(range.clone())], &metrics);
         let bytes = pending[0].wait().await.unwrap();
         assert_eq!(bytes.as_slice(), &contents()[range.start as usize..range.end as usize]);
         settled(&store).await;
@@ -62,7 +62,7 @@ async fn what_nobody_asked_for_is_counted_as_wasted() {
     let (store, file) = file(&BlockCache::new(1 << 20)).await;
     let file: Arc<dyn ReadAt> = Arc::new(file);
     let metrics = Arc::new(ScanMetrics::default());
-    let pending = Scheduler::new(1 << 20).read(&file, vec![wish(10..110)], &metrics);
+    let pending = Scheduler::new(1 << 20).read(&file, vec![range_request(10..110)], &metrics);
     pending[0].wait().await.unwrap();
     settled(&store).await;
     let counted = [&metrics.bytes_read, &metrics.bytes_wasted].map(|count| count.get());
@@ -99,7 +99,7 @@ async fn a_read_that_nobody_waited_for_ends() {
     let file: Arc<dyn ReadAt> = Arc::new(file);
     let metrics = Arc::new(ScanMetrics::default());
     let scheduler = Scheduler::new(1 << 20);
-    let pending = scheduler.read(&file, vec![wish(BLOCK - 10..BLOCK)], &metrics);
+    let pending = scheduler.read(&file, vec![range_request(BLOCK - 10..BLOCK)], &metrics);
     while store.in_flight.get() == 0 {
         tokio::time::sleep(Duration::from_micros(100)).await;
     }

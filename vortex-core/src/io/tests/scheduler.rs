@@ -16,20 +16,20 @@ use tokio::runtime::Handle;
 
 use crate::Result;
 use crate::io::{
-    BlockCache, CachedFile, MemoryFile, ObjectFile, PendingBytes, ReadAt, Scheduler, StorageProfile, Urgency,
-    Wish,
+    BlockCache, CachedFile, MemoryFile, ObjectFile, PendingBytes, RangeRequest, ReadAt, Scheduler,
+    StorageProfile, Urgency,
 };
 use crate::metrics::ScanMetrics;
 
-fn wishes<const N: usize>(ranges: [Range<u64>; N]) -> Vec<Wish> {
-    ranges.map(|range| Wish { range, urgency: Urgency::filter(0) }).to_vec()
+fn range_requests<const N: usize>(ranges: [Range<u64>; N]) -> Vec<RangeRequest> {
+    ranges.map(|range| RangeRequest { range, urgency: Urgency::filter(0) }).to_vec()
 }
 
 #[tokio::test]
 async fn each_range_gets_its_own_bytes() {
     let source: Arc<dyn ReadAt> = Arc::new(MemoryFile::new((0..=255u8).collect::<Vec<_>>()));
     let metrics = Arc::new(ScanMetrics::default());
-    let pending = Scheduler::new(1 << 20).read(&source, wishes([200..210, 3..5, 5..8]), &metrics);
+    let pending = Scheduler::new(1 << 20).read(&source, range_requests([200..210, 3..5, 5..8]), &metrics);
     assert_eq!(pending[0].wait().await.unwrap().as_slice(), (200..210).collect::<Vec<u8>>());
     assert_eq!(pending[1].wait().await.unwrap().as_slice(), [3, 4]);
     assert_eq!(pending[2].wait().await.unwrap().as_slice(), [5, 6, 7]);
@@ -40,7 +40,7 @@ async fn each_range_gets_its_own_bytes() {
 async fn a_failed_read_fails_all_it_serves_and_names_the_file() {
     let source: Arc<dyn ReadAt> = Arc::new(MemoryFile::new(vec![0u8; 16]));
     let metrics = Arc::new(ScanMetrics::default());
-    let pending = Scheduler::new(1 << 20).read(&source, wishes([8..20, 12..24]), &metrics);
+    let pending = Scheduler::new(1 << 20).read(&source, range_requests([8..20, 12..24]), &metrics);
     for one in pending {
         let message = one.wait().await.unwrap_err().to_string();
         assert!(message.contains("memory"), "{message}");
@@ -105,8 +105,9 @@ async fn a_source_that_panics_holds_up_no_other() {
         let scheduler = Scheduler::new(1 << 20);
         let bad: Arc<dyn ReadAt> = Arc::new(Panics(profile));
         let far = 1 << 30;
-        let ask =
-            || scheduler.read(&bad, wishes([0..8, far..far + 8, 2 * far..2 * far + 8]), &Arc::default());
+        let ask = || {
+            scheduler.read(&bad, range_requests([0..8, far..far + 8, 2 * far..2 * far + 8]), &Arc::default())
+        };
         if let Ok(asked) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)) {
             for one in asked {
                 assert!(one.wait().await.is_err());
@@ -114,7 +115,7 @@ async fn a_source_that_panics_holds_up_no_other() {
         }
         assert!(scheduler.queue("local").is_idle(), "no slot is lost");
         let good: Arc<dyn ReadAt> = Arc::new(Slow(profile));
-        let pending = scheduler.read(&good, wishes([0..8, 8..16]), &Arc::default());
+        let pending = scheduler.read(&good, range_requests([0..8, 8..16]), &Arc::default());
         let bytes = tokio::time::timeout(Duration::from_secs(10), pending[0].wait()).await;
         assert_eq!(bytes.expect("it comes").unwrap().len(), 8);
     }
@@ -156,7 +157,7 @@ async fn bytes_at_hand_are_copied_by_those_who_request_them() {
     let scheduler = Scheduler::new(1 << 20);
     let slow = Arc::new(SlowStart(MemoryFile::new(vec![7u8; 1 << 20]), Barrier::new(2)));
     let source = Arc::clone(&slow) as Arc<dyn ReadAt>;
-    let read = |range| scheduler.read(&source, wishes([range]), &Arc::default()).remove(0);
+    let read = |range| scheduler.read(&source, range_requests([range]), &Arc::default()).remove(0);
     let runtime = Handle::current();
     let (early, late) = std::thread::scope(|scope| {
         let early = scope.spawn(|| {
@@ -220,7 +221,7 @@ async fn bytes_at_hand_are_freed_with_their_request_although_neighbours_are_held
     let in_use = Arc::<AtomicUsize>::default();
     let source: Arc<dyn ReadAt> = Arc::new(Counted(Arc::clone(&in_use)));
     let metrics = Arc::new(ScanMetrics::default());
-    let wanted = wishes([0..70 << 10, 70 << 10..4 << 20]);
+    let wanted = range_requests([0..70 << 10, 70 << 10..4 << 20]);
     let pending = Scheduler::new(8 << 20).read(&source, wanted, &metrics);
     let mut bytes: Vec<Buffer> =
         pending.into_iter().map(|one| one.wait().now_or_never().unwrap().unwrap()).collect();
@@ -236,7 +237,7 @@ async fn no_gaps_are_copied_between_bytes_at_hand() {
     let source = Arc::new(source) as Arc<dyn ReadAt>;
     let metrics = Arc::new(ScanMetrics::default());
     // Gaps that would be read if one of a hundred reads had to wait for another.
-    let wanted = wishes(std::array::from_fn::<_, 100, _>(|at| {
+    let wanted = range_requests(std::array::from_fn::<_, 100, _>(|at| {
         let start = (at as u64 + 1) * (60 << 10);
         start..start + (48 << 10)
     }));
@@ -260,7 +261,7 @@ fn a_request_of_a_runtime_that_ended_fails() {
         let first = runtime();
         let pending = {
             let _entered = first.enter();
-            scheduler.read(&source, wishes([0..8, 8..16]), &Arc::default())
+            scheduler.read(&source, range_requests([0..8, 8..16]), &Arc::default())
         };
         drop(first);
         let second = runtime();
@@ -269,7 +270,7 @@ fn a_request_of_a_runtime_that_ended_fails() {
                 assert!(wait(one).await.expect("it is aborted").is_err());
             }
             // Other runtimes are not held up.
-            let again = scheduler.read(&source, wishes([0..8, 8..16]), &Arc::default());
+            let again = scheduler.read(&source, range_requests([0..8, 8..16]), &Arc::default());
             assert_eq!(wait(again[1].clone()).await.expect("it comes").unwrap().len(), 8);
         });
     }
@@ -283,7 +284,7 @@ fn a_request_of_a_runtime_without_timers_fails() {
     runtime.block_on(async {
         // The second request does not rely on a task that has panicked.
         for _ in 0..2 {
-            let pending = scheduler.read(&source, wishes([0..8, 8..16]), &Arc::default());
+            let pending = scheduler.read(&source, range_requests([0..8, 8..16]), &Arc::default());
             for _ in 0..100 {
                 tokio::task::yield_now().await;
             }
@@ -300,7 +301,8 @@ async fn a_profile_without_any_slot_has_one() {
     let profile = StorageProfile { concurrency: 0, ..StorageProfile::LOCAL };
     let source: Arc<dyn ReadAt> = Arc::new(Slow(profile));
     let far = 1 << 30;
-    let pending = Scheduler::new(1 << 20).read(&source, wishes([0..8, far..far + 8]), &Arc::default());
+    let pending =
+        Scheduler::new(1 << 20).read(&source, range_requests([0..8, far..far + 8]), &Arc::default());
     for one in pending {
         let bytes = tokio::time::timeout(Duration::from_secs(10), one.wait()).await;
         assert_eq!(bytes.expect("it comes").unwrap().len(), 8);
@@ -314,7 +316,7 @@ fn a_queue_outlives_those_of_other_runtimes_and_while_requests_are_on_their_way(
     let source: Arc<dyn ReadAt> = Arc::new(Slow(StorageProfile::REMOTE));
     let (one, other) = (runtime(), runtime());
     let (pending, unsent) =
-        one.block_on(async { scheduler.request(&source, wishes([0..8, 8..16]), &Arc::default()) });
+        one.block_on(async { scheduler.request(&source, range_requests([0..8, 8..16]), &Arc::default()) });
     for name in 0..100 {
         other.block_on(async { scheduler.queue(&name.to_string()) });
         runtime().block_on(async { scheduler.queue(&name.to_string()) });
@@ -338,7 +340,7 @@ fn queues_of_ended_runtimes_are_forgotten() {
     for _ in 0..50 {
         runtime().block_on(async {
             // Withdrawn before it is due.
-            drop(scheduler.read(&source, wishes([0..8, 8..16]), &Arc::default()));
+            drop(scheduler.read(&source, range_requests([0..8, 8..16]), &Arc::default()));
         });
     }
     assert!(scheduler.queues.lock().len() <= 9);
@@ -381,13 +383,10 @@ async fn requests_that_overlap_share_their_bytes() {
     let local = Arc::new(MemoryFile::new(contents.clone())) as Arc<dyn ReadAt>;
     let kept = CachedFile::new(Arc::clone(&remote), "a", LEN, BlockCache::new(8 << 20), 4096);
     // Of a malicious file, all segments may be the same, or nearly.
-    let wanted = wishes(std::array::from_fn::<_, 100, _>(|at| at as u64..LEN - 3 * at as u64));
-    let few =
-        wishes(std::array::from_fn::<_, 100, _>(
-            |at| {
-                if at == 0 { 0..LEN } else { at as u64..at as u64 + 9000 }
-            },
-        ));
+    let wanted = range_requests(std::array::from_fn::<_, 100, _>(|at| at as u64..LEN - 3 * at as u64));
+    let few = range_requests(std::array::from_fn::<_, 100, _>(|at| {
+        if at == 0 { 0..LEN } else { at as u64..at as u64 + 9000 }
+    }));
     let kept = Arc::new(kept) as Arc<dyn ReadAt>;
     for (source, wanted) in
         [(&remote, &wanted), (&local, &wanted), (&local, &few), (&kept, &wanted), (&kept, &wanted)]
@@ -395,10 +394,13 @@ async fn requests_that_overlap_share_their_bytes() {
         let scheduler = Scheduler::new(1 << 30);
         let mut starts = Vec::new();
         let pending = scheduler.read(source, wanted.clone(), &Arc::default());
-        for (pending, wish) in pending.iter().zip(wanted) {
+        for (pending, range_request) in pending.iter().zip(wanted) {
             let bytes = pending.wait().await.unwrap();
-            assert_eq!(bytes.as_slice(), &contents[wish.range.start as usize..wish.range.end as usize]);
-            starts.push(bytes.as_ptr() as u64 - wish.range.start);
+            assert_eq!(
+                bytes.as_slice(),
+                &contents[range_request.range.start as usize..range_request.range.end as usize]
+            );
+            starts.push(bytes.as_ptr() as u64 - range_request.range.start);
         }
         starts.dedup();
         assert_eq!(starts.len(), 1, "copies of {source:?}");

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 
-use crate::io::{ReadAt, Scheduler, StorageProfile, Urgency, Wish};
+use crate::io::{RangeRequest, ReadAt, Scheduler, StorageProfile, Urgency};
 use crate::{Error, Result};
 
 /// The answer of a store that is throttling.
@@ -22,8 +22,9 @@ fn busy(range: Range<u64>) -> Error {
 /// Requests bytes that are far apart, and waits for all of them.
 async fn read(scheduler: &Scheduler, source: &Arc<dyn ReadAt>, count: u64, len: u64) {
     let starts = (0..count).map(|at| at << 24);
-    let wishes = starts.map(|start| Wish { range: start..start + len, urgency: Urgency::ZONE_MAPS });
-    for pending in scheduler.read(source, wishes.collect(), &Arc::default()) {
+    let range_requests =
+        starts.map(|start| RangeRequest { range: start..start + len, urgency: Urgency::ZONE_MAPS });
+    for pending in scheduler.read(source, range_requests.collect(), &Arc::default()) {
         assert_eq!(pending.wait().await.unwrap().len() as u64, len);
     }
 }

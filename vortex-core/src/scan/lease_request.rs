@@ -8,19 +8,19 @@ use super::fetch::{lease, missing_bytes, take_memory};
 use super::plan::Plan;
 use super::recent::Recent;
 use crate::Result;
-use crate::io::{Share, Urgency};
+use crate::io::{Reservation, Urgency};
 use crate::segments::{Lease, SegmentId};
 
 /// Segments to be requested together, and the memory for them.
-pub(super) struct Request {
+pub(super) struct LeaseRequest {
     plan: Arc<Plan>,
     /// With the urgency given by the first split that needs each.
     urgencies: BTreeMap<SegmentId, Urgency>,
-    memory: Share,
+    memory: Reservation,
 }
 
 /// What one split needs.
-pub(super) struct Wants<'a> {
+pub(super) struct SplitNeeds<'a> {
     /// In ascending order, each once.
     pub(super) ids: &'a [SegmentId],
     pub(super) urgency: Urgency,
@@ -31,9 +31,9 @@ pub(super) struct Wants<'a> {
 }
 
 /// The segments that were requested together, in ascending order.
-pub(super) struct Requested(Vec<Lease>);
+pub(super) struct LeasedSegments(Vec<Lease>);
 
-impl Request {
+impl LeaseRequest {
     pub(super) fn new(plan: &Arc<Plan>) -> Self {
         let memory = plan.memory.take_anyway(0);
         Self { plan: Arc::clone(plan), urgencies: BTreeMap::new(), memory }
@@ -41,34 +41,34 @@ impl Request {
 
     /// Adds what a split needs; returns false if there is not enough memory. Segments kept for later splits make room,
     /// except for those that are requested now.
-    pub(super) fn add(&mut self, wants: &Wants<'_>, recent: &mut Recent) -> Result<bool> {
-        let Wants { ids, urgency, most, must } = *wants;
+    pub(super) fn add(&mut self, wants: &SplitNeeds<'_>, recent: &mut Recent) -> Result<bool> {
+        let SplitNeeds { ids, urgency, most, must } = *wants;
         let plan = &self.plan;
         let new = ids.iter().copied().filter(|id| !self.urgencies.contains_key(id));
         let new: Vec<SegmentId> = new.collect();
         let bytes = missing_bytes(plan, &new)?;
         let used = plan.memory.used().saturating_sub(recent.charged());
         let needed = |id: &SegmentId| self.urgencies.contains_key(id) || ids.binary_search(id).is_ok();
-        let share = match used.saturating_add(bytes) <= most {
+        let reserved = match used.saturating_add(bytes) <= most {
             true => take_memory(plan, bytes, recent, needed),
             false => None,
         };
-        let Some(share) = share.or_else(|| must.then(|| plan.memory.take_anyway(bytes))) else {
+        let Some(reserved) = reserved.or_else(|| must.then(|| plan.memory.take_anyway(bytes))) else {
             return Ok(false);
         };
-        self.memory.join(share);
+        self.memory.join(reserved);
         self.urgencies.extend(new.into_iter().map(|id| (id, urgency)));
         Ok(true)
     }
 
     /// Requests all of them.
-    pub(super) fn send(self) -> Result<Requested> {
+    pub(super) fn send(self) -> Result<LeasedSegments> {
         let ids: Vec<SegmentId> = self.urgencies.keys().copied().collect();
-        lease(&self.plan, &ids, |id| self.urgencies[&id], self.memory).map(Requested)
+        lease(&self.plan, &ids, |id| self.urgencies[&id], self.memory).map(LeasedSegments)
     }
 }
 
-impl Requested {
+impl LeasedSegments {
     /// Those of one split.
     pub(super) fn of(&self, ids: &[SegmentId]) -> impl Iterator<Item = Lease> {
         let lease =
@@ -103,10 +103,10 @@ mod tests {
         let (mut last, mut first) = (splits.pop().unwrap().into_filtered(), splits.remove(0).into_filtered());
         drop(splits);
         // One segment that the first split needs was used before, and one that it does not need.
-        let (needed, other) = (first.leases.remove(0), last.leases.remove(0));
+        let (needed, other) = (first.task.leases.remove(0), last.task.leases.remove(0));
         assert_ne!(needed.id, other.id);
         let needed_id = needed.id;
-        first.leases.clear();
+        first.task.leases.clear();
         drop(last);
         let other_bytes = plan.table().segment(other.id).unwrap().length;
         recent.keep(vec![needed, other]);
@@ -117,15 +117,15 @@ mod tests {
         let free = plan.memory.limit() - plan.memory.used();
         let full = plan.memory.take_anyway(free - bytes + 1);
         let kept = recent.charged();
-        let mut request = Request::new(&plan);
-        assert!(request.add(&first.wants(&missing, false), &mut recent).unwrap());
+        let mut request = LeaseRequest::new(&plan);
+        assert!(request.add(&first.needs(&missing, false), &mut recent).unwrap());
         assert_eq!(recent.charged(), kept - u64::from(other_bytes));
         assert_eq!(missing_bytes(&plan, &missing).unwrap(), bytes, "the needed segment is still there");
         drop((request, full));
         // What does not make enough room is kept.
         let full = plan.memory.take_anyway(plan.memory.limit());
         let kept = recent.charged();
-        assert!(!Request::new(&plan).add(&first.wants(&missing, false), &mut recent).unwrap());
+        assert!(!LeaseRequest::new(&plan).add(&first.needs(&missing, false), &mut recent).unwrap());
         assert_eq!(recent.charged(), kept);
         drop(full);
     }
