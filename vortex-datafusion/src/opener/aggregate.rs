@@ -51,7 +51,7 @@ impl Aggregated {
         let inputs: Option<Vec<Input>> = inputs.collect::<Result<_>>()?;
         let mut scan = scan.clone().with_projection(paths);
         if let Some(inputs) = inputs.as_ref().filter(|_| !adapted.scan.extremes.is_empty()) {
-            scan = scan.with_extremes(extremes(inputs, &adapted.scan.extremes));
+            scan = scan.with_extremes(extremes(inputs, aggregation.functions(), &adapted.scan.extremes));
         }
         let file = adapted.file.source().name().to_owned();
         Ok(Self { aggregation: aggregation.clone(), inputs, scan, file })
@@ -119,15 +119,20 @@ impl Aggregated {
 }
 
 /// Where to note the extremes of each column of a scan, given one place for each function.
-fn extremes(inputs: &[Input], of_functions: &[Arc<Extremes>]) -> Vec<Arc<Extremes>> {
-    let mut of_columns = Vec::new();
-    for (input, extremes) in inputs.iter().zip(of_functions) {
-        // The first function of a column has added it.
-        if matches!(input, Input::Column { at, .. } if *at == of_columns.len()) {
-            of_columns.push(Arc::clone(extremes));
+fn extremes(inputs: &[Input], functions: &[Function], of_functions: &[Arc<Extremes>]) -> Vec<Arc<Extremes>> {
+    let mut of_columns: Vec<(Arc<Extremes>, Option<Column>)> = Vec::new();
+    for ((input, function), extremes) in inputs.iter().zip(functions).zip(of_functions) {
+        let Input::Column { at, .. } = input else { continue };
+        let column = function.column();
+        match of_columns.get_mut(*at) {
+            // The first function of a column has added it.
+            None => of_columns.push((Arc::clone(extremes), column)),
+            Some((_, known)) if *known == column => {}
+            // An adapter takes two columns of the table from this one; other files may have both.
+            Some((extremes, _)) => *extremes = Arc::default(),
         }
     }
-    of_columns
+    of_columns.into_iter().map(|(extremes, _)| extremes).collect()
 }
 
 async fn by_rows(aggregation: &Aggregation, mut rows: Batches) -> Result<Vec<ScalarValue>> {

@@ -12,7 +12,7 @@ use datafusion::physical_expr::expressions::{BinaryExpr, Column, lit};
 use datafusion::physical_expr_adapter::{
     DefaultPhysicalExprAdapterFactory, PhysicalExprAdapter, PhysicalExprAdapterFactory,
 };
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{SessionConfig, SessionContext};
 use tempfile::TempDir;
 use vortex_datafusion::VortexFormat;
 
@@ -98,6 +98,58 @@ async fn columns_that_an_adapter_fills_or_rewrites_are_counted_filtered_and_sort
         let expected = show(&context, &query.replace("FROM t", "FROM expected t")).await;
         assert_eq!(show(&context, query).await, expected, "{query}");
     }
+}
+
+/// Reads `price` for `list`, where a file lacks it.
+#[derive(Debug)]
+struct Renaming;
+
+impl PhysicalExprAdapterFactory for Renaming {
+    fn create(&self, table: SchemaRef, file: SchemaRef) -> Result<Arc<dyn PhysicalExprAdapter>> {
+        let inner = DefaultPhysicalExprAdapterFactory.create(table, Arc::clone(&file))?;
+        Ok(Arc::new(Renamed { file, inner }))
+    }
+}
+
+#[derive(Debug)]
+struct Renamed {
+    file: SchemaRef,
+    inner: Arc<dyn PhysicalExprAdapter>,
+}
+
+impl PhysicalExprAdapter for Renamed {
+    fn rewrite(&self, expr: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+        let adapted = expr.transform_up(|node| {
+            let is_list = node.downcast_ref::<Column>().is_some_and(|column| column.name() == "list");
+            Ok(match is_list && self.file.index_of("list").is_err() {
+                true => Transformed::yes(Arc::new(Column::new_with_schema("price", &self.file)?) as _),
+                false => Transformed::no(node),
+            })
+        });
+        self.inner.rewrite(adapted.data()?)
+    }
+}
+
+#[tokio::test]
+async fn extremes_of_one_column_do_not_rule_out_another_that_an_adapter_takes_from_the_same() {
+    let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
+    vortex_datafusion::register(&context).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for (at, columns) in ["value AS price, value + 100 AS list", "value + 50 AS price"].iter().enumerate() {
+        let rows = format!("SELECT {columns}, value % 7 AS quantity FROM generate_series(1, 9)");
+        copy(&context, &rows, folder.path().join(format!("{at}.vortex")).display()).await;
+    }
+    let config = ListingTableConfig::new(ListingTableUrl::parse(folder.path().to_str().unwrap()).unwrap())
+        .with_listing_options(ListingOptions::new(Arc::new(VortexFormat::new())))
+        .infer_schema(&context.state())
+        .await
+        .unwrap()
+        .with_expr_adapter_factory(Arc::new(Renaming));
+    context.register_table("t", Arc::new(ListingTable::try_new(config).unwrap())).unwrap();
+    let found = show(&context, "SELECT min(price), min(list), max(list) FROM t WHERE quantity > 0").await;
+    let expected =
+        show(&context, "SELECT 1 AS \"min(t.price)\", 51 AS \"min(t.list)\", 109 AS \"max(t.list)\"").await;
+    assert_eq!(found, expected);
 }
 
 #[tokio::test]
