@@ -35,6 +35,10 @@ const FEW_COLUMNS: usize = 8;
 /// their places.
 const MAX_PLACE_BYTES: u64 = 1 << 20;
 
+/// The same for the bounds of all zones, each of which has a place of its own, with so many bytes more.
+const MAX_BOUND_PLACE_BYTES: u64 = 64 << 20;
+const BYTES_PER_PLACE: u64 = 64;
+
 /// The place of a row in the order; smaller places come first. `None`: unknown, so the row may come
 /// before all others.
 pub(super) type Place = Option<OwnedRow>;
@@ -141,6 +145,9 @@ impl BestFirst {
     /// before or after all numbers, depending on its sign; bounds cover neither.
     fn bounds(&self, map: &ZoneMap) -> Option<Vec<Place>> {
         let bounds = if self.options.descending { map.max.as_ref()? } else { map.min.as_ref()? };
+        if copied_bytes(bounds) + bounds.len() as u64 * BYTES_PER_PLACE > MAX_BOUND_PLACE_BYTES {
+            return None;
+        }
         let places = self.places_of(bounds).ok()?;
         let known = |zone: usize| {
             let nulls_first = self.options.nulls_first && map.nulls_of(zone) != Some(0);
@@ -191,6 +198,7 @@ mod tests {
     use super::super::fetch::fetch;
     use super::super::zone_maps::ZoneMaps;
     use super::*;
+    use crate::dtype::DType;
     use crate::given::file_of;
     use crate::io::Urgency;
 
@@ -233,6 +241,29 @@ mod tests {
         };
         assert!(place("a").await.is_some());
         assert!(place(&"a".repeat(MAX_PLACE_BYTES as usize)).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn long_bounds_that_many_zones_share_have_no_places() {
+        let texts = StringViewArray::from_iter_values(["a", "b"]);
+        let file = file_of([RecordBatch::try_from_iter([("text", Arc::new(texts) as _)]).unwrap()]).await;
+        let plan = Plan::new(&file.scan().with_best_first("text", SortOptions::default())).unwrap();
+        let places = |zone_count: usize, bound: &str| {
+            let bound: ArrayRef = Arc::new(StringViewArray::from_iter_values([bound]));
+            let bounds = take(&bound, &UInt64Array::from(vec![0; zone_count])).unwrap();
+            let stats = crate::stats::FieldStats::default();
+            let map = ZoneMap {
+                min: Some(bounds),
+                zone_count,
+                ..ZoneMap::of_file(&stats, &DType::Utf8(false), 1).unwrap()
+            };
+            plan.best_first.as_ref().unwrap().bounds(&map).map(|places| places.len())
+        };
+        let long = "a".repeat(1 << 20);
+        assert_eq!(places(10, &long), Some(10));
+        assert_eq!(places(100, &long), None);
+        assert_eq!(places(100_000, "a"), Some(100_000));
+        assert_eq!(places(2_000_000, "a"), None);
     }
 
     #[tokio::test]

@@ -12,11 +12,13 @@ use crate::array::EncodedRef;
 use crate::array::row_bytes::copied_bytes;
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
-use crate::stats::{FieldStats, Precision, is_float, sum_dtype};
+use crate::stats::{FieldStats, Precision, is_float, sum_dtype, text_bounds};
 use crate::{Error, Result, Scalar};
 
-/// Bounds that take more bytes are ignored: as many as those of the most zones, as long as writers leave them.
-const MAX_BOUND_BYTES: u64 = 1 << 30;
+/// Bounds that take more bytes are ignored: per zone, twice as many as writers leave those of text, but at least these of
+/// few zones.
+const MAX_BOUND_BYTES: u64 = 16 << 20;
+const MAX_BYTES_PER_ZONE: u64 = 4 * text_bounds::MAX_BOUND_BYTES as u64;
 
 /// Statistics of a column, one row per zone. A null bound provides no information about its zone.
 #[derive(Debug, Clone)]
@@ -78,7 +80,7 @@ impl ZoneMap {
         // Zones may share a long bound, but what evaluates filters copies it for each of them.
         let bounds = [&map.min, &map.max].into_iter().flatten();
         let bytes = bounds.map(|bounds| copied_bytes(bounds)).fold(0, u64::saturating_add);
-        if bytes > MAX_BOUND_BYTES {
+        if bytes > MAX_BOUND_BYTES.max(map.zone_count as u64 * MAX_BYTES_PER_ZONE) {
             return Err(Error::limit(format!("bounds of {} zones take {bytes} bytes", map.zone_count)));
         }
         Ok(map)
