@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Names of more bytes are not repeated in temporary ones: file systems allow 255 bytes.
 const LONG_NAME: usize = 200;
@@ -28,7 +28,7 @@ pub struct PartialFile {
     temporary: PathBuf,
     target: PathBuf,
     /// Whether it was attempted to remove the file.
-    is_removed: bool,
+    is_removed: Arc<AtomicBool>,
 }
 
 impl PartialFile {
@@ -43,7 +43,10 @@ impl PartialFile {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let temporary = target.with_file_name(temporary_name(name, number));
             match File::create_new(&temporary) {
-                Ok(file) => return Ok(Self { file: Arc::new(file), temporary, target, is_removed: false }),
+                Ok(file) => {
+                    let file = Arc::new(file);
+                    return Ok(Self { file, temporary, target, is_removed: Arc::default() });
+                }
                 // Left behind by a process of the same number that was killed; in containers, that number is often 1.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -73,8 +76,13 @@ impl PartialFile {
     /// already.
     pub(super) fn completion(&self) -> impl FnOnce() -> io::Result<()> + Send + 'static {
         let (file, temporary, target) = (Arc::clone(&self.file), self.temporary.clone(), self.target.clone());
+        let is_removed = Arc::clone(&self.is_removed);
         move || {
             file.sync_all()?;
+            if is_removed.load(Ordering::Relaxed) {
+                // Systems that remove files once they are closed would still rename it.
+                return Err(io::ErrorKind::NotFound.into());
+            }
             std::fs::rename(&temporary, &target)?;
             match sync_folder(&target) {
                 // Writing to a folder does not take permission to read it, as syncing it does.
@@ -88,12 +96,12 @@ impl PartialFile {
     ///
     /// # Errors
     /// If that fails.
-    pub fn remove(mut self) -> io::Result<()> {
+    pub fn remove(self) -> io::Result<()> {
         self.remove_once()
     }
 
-    fn remove_once(&mut self) -> io::Result<()> {
-        if std::mem::replace(&mut self.is_removed, true) {
+    fn remove_once(&self) -> io::Result<()> {
+        if self.is_removed.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
         match std::fs::remove_file(&self.temporary) {
