@@ -6,7 +6,8 @@
 //! read      |=============================|        whole blocks, kept as they come in
 //! ```
 //!
-//! Blocks belong to one version of a file and are never served for another. Two scans that miss a block
+//! Blocks belong to one version of a file and are never served for another: that which was listed, and which the store
+//! told of when it returned them, since not every store notices that an object was replaced. Two scans that miss a block
 //! at the same time both read it; later scans do not.
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,6 +21,7 @@ use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
 
+use super::object_store::{FirstAnswer, WeakAnswer};
 use super::{ReadAt, StorageProfile, read_exact};
 use crate::Result;
 
@@ -29,6 +31,8 @@ const MIN_BLOCK: u64 = 4 << 10;
 const MAX_BLOCK: u64 = 8 << 20;
 /// A cache too small for this many blocks keeps nothing.
 const MIN_BLOCKS: u64 = 8;
+/// When there are so many more answers than blocks, those that nobody holds are dropped.
+const MANY_ANSWERS: usize = 64;
 /// Approximate overhead of an entry in addition to its bytes.
 const ENTRY_BYTES: u64 = 256;
 
@@ -48,6 +52,8 @@ struct Kept {
     blocks: HashMap<Key, Block>,
     /// Blocks by their last use.
     by_use: BTreeMap<u64, Key>,
+    /// What stores told of the versions of objects when they were first read.
+    answers: HashMap<Arc<str>, WeakAnswer>,
 }
 
 /// A version of a file, and the position at which the block starts.
@@ -57,6 +63,7 @@ type Key = (Arc<str>, u64);
 struct Block {
     bytes: Bytes,
     last_use: u64,
+    answer: Option<FirstAnswer>,
 }
 
 impl BlockCache {
@@ -84,10 +91,29 @@ impl BlockCache {
         block_len <= self.kept.lock().limit / MIN_BLOCKS
     }
 
-    fn get(&self, key: &Key) -> Option<Bytes> {
+    /// The answer that readers of this version of an object share: that of one before, as long as there are blocks or
+    /// readers of it, unless it contradicts `own`.
+    pub(super) fn shared_answer(&self, version: &str, own: FirstAnswer) -> FirstAnswer {
+        let Kept { answers, blocks, .. } = &mut *self.kept.lock();
+        let known = answers.get(version).and_then(WeakAnswer::upgrade);
+        if let Some(known) = known.filter(|known| known.agrees_with(&own)) {
+            return known;
+        }
+        if answers.len() > blocks.len() + MANY_ANSWERS {
+            answers.retain(|_, answer| answer.is_held());
+        }
+        answers.insert(version.into(), own.downgrade());
+        own
+    }
+
+    fn get(&self, key: &Key, answer: Option<&FirstAnswer>) -> Option<Bytes> {
         let mut kept = self.kept.lock();
         let Kept { uses, blocks, by_use, .. } = &mut *kept;
         let block = blocks.get_mut(key)?;
+        // Those of another answer are replaced once they are read again.
+        if !block.answer.as_ref().zip(answer).is_none_or(|(of_block, own)| of_block.is(own)) {
+            return None;
+        }
         *uses += 1;
         if let Some(key) = by_use.remove(&block.last_use) {
             by_use.insert(*uses, key);
@@ -96,7 +122,7 @@ impl BlockCache {
         Some(block.bytes.clone())
     }
 
-    fn put(&self, key: Key, bytes: Bytes) {
+    fn put(&self, key: Key, bytes: Bytes, answer: Option<FirstAnswer>) {
         let mut kept = self.kept.lock();
         let needed = bytes.len() as u64 + ENTRY_BYTES;
         if needed > kept.limit {
@@ -108,7 +134,7 @@ impl BlockCache {
         kept.uses += 1;
         let last_use = kept.uses;
         kept.by_use.insert(last_use, key.clone());
-        kept.blocks.insert(key, Block { bytes, last_use });
+        kept.blocks.insert(key, Block { bytes, last_use, answer });
     }
 }
 
@@ -144,6 +170,8 @@ struct FileBlocks {
     version: Arc<str>,
     file_len: u64,
     block_len: u64,
+    /// What the store tells of the version when it returns bytes, if it is asked.
+    answer: Option<FirstAnswer>,
 }
 
 impl CachedFile {
@@ -163,7 +191,13 @@ impl CachedFile {
         let most = most / MIN_BLOCK * MIN_BLOCK;
         let block_len = block_len.clamp(MIN_BLOCK, most).next_multiple_of(MIN_BLOCK);
         let version = format!("{version} {file_len} {block_len}").into();
-        Self { source, blocks: FileBlocks { cache, version, file_len, block_len } }
+        Self { source, blocks: FileBlocks { cache, version, file_len, block_len, answer: None } }
+    }
+
+    /// Takes and keeps only blocks that the source has read, or other sources that share the first answer with it.
+    pub(super) fn with_answer(mut self, answer: FirstAnswer) -> Self {
+        self.blocks.answer = Some(answer);
+        self
     }
 }
 
@@ -181,7 +215,7 @@ impl FileBlocks {
     }
 
     fn get(&self, range: &Range<u64>) -> Option<Bytes> {
-        let block = |start| self.cache.get(&(Arc::clone(&self.version), start));
+        let block = |start| self.cache.get(&(Arc::clone(&self.version), start), self.answer.as_ref());
         let (first, len) = (self.at(range.start), range.end.checked_sub(range.start)?);
         if range.end <= first.end {
             // Blocks are in memory, so offsets within them fit `usize`.
@@ -235,7 +269,8 @@ impl Filling {
             if self.at == block.end {
                 let bytes = Bytes::from(std::mem::take(&mut self.block));
                 if bytes.len() as u64 == block.end - block.start {
-                    self.blocks.cache.put((Arc::clone(&self.blocks.version), block.start), bytes);
+                    let FileBlocks { cache, version, answer, .. } = &self.blocks;
+                    cache.put((Arc::clone(version), block.start), bytes, answer.clone());
                 }
             }
         }

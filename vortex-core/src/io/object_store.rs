@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arrow::buffer::Buffer;
 use async_trait::async_trait;
@@ -59,6 +59,39 @@ impl Version {
 /// What the first answer of a store told of the version of an object, as all later ones must. Copies share it.
 #[derive(Debug, Clone, Default)]
 pub struct FirstAnswer(Arc<OnceLock<Version>>);
+
+/// A [`FirstAnswer`], as long as others hold it.
+#[derive(Debug)]
+pub(super) struct WeakAnswer(Weak<OnceLock<Version>>);
+
+impl FirstAnswer {
+    /// Whether this and the other one are the same, not only equal.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Whether both may stand for one version. If only the other one is known, it becomes that of this one, too.
+    pub(super) fn agrees_with(&self, other: &Self) -> bool {
+        match other.0.get() {
+            None => true,
+            Some(answer) => self.0.get_or_init(|| answer.clone()) == answer,
+        }
+    }
+
+    pub(super) fn downgrade(&self) -> WeakAnswer {
+        WeakAnswer(Arc::downgrade(&self.0))
+    }
+}
+
+impl WeakAnswer {
+    pub(super) fn upgrade(&self) -> Option<FirstAnswer> {
+        self.0.upgrade().map(FirstAnswer)
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
 
 /// Whether a request was not sent at all, since the store has none of this kind.
 fn is_unsupported(error: &Error) -> bool {
@@ -216,12 +249,26 @@ impl ObjectFile {
         is_versioned(&self.meta)
     }
 
+    /// Compares answers with the first one that readers had whose bytes are in `cache`, as
+    /// [`cached`](Self::cached) does.
+    #[must_use]
+    pub fn with_answer_of(mut self, cache: &BlockCache) -> Self {
+        if !self.is_versioned() {
+            return self;
+        }
+        self.first = cache.shared_answer(&version_of(StoreId::of(&self.store), &self.meta), self.first);
+        self
+    }
+
     /// The same object with its bytes cached in blocks of approximately `block_len` bytes, unless changes
-    /// of the object could go unnoticed.
+    /// of the object could go unnoticed. Bytes are taken from the cache only if they belong to the first answer that this
+    /// reader, or one that it shares [the first answer](Self::with_answer_of) with, has had from the store.
     pub fn cached(self, cache: Arc<BlockCache>, block_len: u64) -> CachedFile {
         let (version, size) = (version_of(StoreId::of(&self.store), &self.meta), self.meta.size);
         let cache = if self.is_versioned() { cache } else { BlockCache::new(0) };
-        CachedFile::new(Arc::new(self), &version, size, cache, block_len)
+        let object = self.with_answer_of(&cache);
+        let first = object.first_answer();
+        CachedFile::new(Arc::new(object), &version, size, cache, block_len).with_answer(first)
     }
 
     async fn get(&self, range: &Range<u64>) -> Result<Answer> {

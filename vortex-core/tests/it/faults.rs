@@ -11,7 +11,7 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _};
 use test_store::{ReadFault as Fault, TestStore};
 use vortex_core::expr::{CompareOp, Expr};
 use vortex_core::file::OpenOptions;
-use vortex_core::io::{ObjectFile, ReadAt as _, Scheduler};
+use vortex_core::io::{BlockCache, ObjectFile, ReadAt as _, Scheduler};
 use vortex_core::scalar::Value;
 use vortex_core::scan::{ScanBuilder, ScanMetrics};
 use vortex_core::write::WriteOptions;
@@ -90,6 +90,34 @@ async fn an_object_without_e_tag_that_is_replaced_is_an_error() {
     put(vec![3; 999]).await;
     let error = of(&listed).read(10..20).await.unwrap_err().to_string();
     assert!(error.contains("it has 999 bytes, not 1000"), "{error}");
+}
+
+#[tokio::test]
+async fn blocks_of_a_replaced_object_are_not_mixed_with_later_ones() {
+    let (store, path) = (TestStore::new(), Path::from(OBJECT));
+    let time = |seconds| std::time::UNIX_EPOCH + Duration::from_secs(seconds);
+    let put = async |byte: u8| store.put(&path, vec![byte; 40_000].into()).await.map(drop).unwrap();
+    store.hide_e_tags();
+    put(1).await;
+    store.set_time(time(1_000_000));
+    let listed = ObjectMeta { last_modified: time(7).into(), ..store.head(&path).await.unwrap() };
+    let cache = BlockCache::new(1 << 20);
+    let object = || ObjectFile::new(Arc::clone(&store) as _, listed.clone());
+    let cached = |object: ObjectFile| object.cached(Arc::clone(&cache), 4096);
+    assert_eq!(cached(object()).read(0..10).await.unwrap(), vec![1; 10]);
+    store.set_time(time(1_000_001));
+    put(2).await;
+    let after = cached(object());
+    assert_eq!(after.read(0..10).await.unwrap(), vec![1; 10], "kept");
+    let error = after.read(20_000..20_010).await.unwrap_err().to_string();
+    assert!(error.contains("replaced while it was read"), "{error}");
+    // A reader that has seen the later object takes no blocks of the earlier one.
+    let later = object();
+    assert_eq!(later.read(20_000..20_010).await.unwrap(), vec![2; 10]);
+    let later = cached(later);
+    assert_eq!(later.read(0..10).await.unwrap(), vec![2; 10]);
+    assert_eq!(cached(object()).read(0..10).await.unwrap(), vec![2; 10], "kept instead");
+    assert!(after.cached(&(0..10)).is_none());
 }
 
 #[tokio::test]

@@ -161,6 +161,10 @@ impl Reading {
             Some((_, first)) => object.with_first_answer(first.clone()),
             None => object,
         };
+        let object = match blocks {
+            Some(blocks) => object.with_answer_of(blocks),
+            None => object,
+        };
         let first = object.first_answer();
         let source: Arc<dyn ReadAt> = match blocks {
             Some(blocks) => {
