@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::array::{
     AnyDictionaryArray, Array as _, ArrayRef, AsArray as _, FixedSizeBinaryArray, FixedSizeListArray,
     GenericListArray, GenericListViewArray, LargeBinaryArray, LargeListArray, MapArray, OffsetSizeTrait,
-    PrimitiveArray, StructArray, UInt64Array,
+    PrimitiveArray, StructArray, UInt64Array, new_null_array,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::cast;
@@ -65,6 +65,15 @@ fn carried(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
 /// Replaces keys by values; text is not copied for each row but referenced by views.
 fn carry_dictionary(dictionary: &dyn AnyDictionaryArray, to: &DataType) -> Result<ArrayRef> {
     if !is_text(dictionary.values().data_type()) {
+        if has_runs(dictionary.values().data_type()) && dictionary.keys().null_count() > 0 {
+            // Arrow looks up what null keys hide in runs, which may be anything.
+            if dictionary.values().is_empty() {
+                return Ok(new_null_array(to, dictionary.len()));
+            }
+            let keys = dictionary.normalized_keys().into_iter().map(|key| key as u64).collect();
+            let keys = UInt64Array::new(keys, dictionary.keys().nulls().cloned());
+            return carried(&take(dictionary.values(), &keys)?, to);
+        }
         // What null keys hide has the width of the type, as readers expect of fields that are not nullable.
         return carried(&take(dictionary.values(), dictionary.keys())?, to);
     }
@@ -74,6 +83,10 @@ fn carry_dictionary(dictionary: &dyn AnyDictionaryArray, to: &DataType) -> Resul
         return take(&carried(&values, to)?, &keys);
     }
     take(&carried(dictionary.values(), to)?, dictionary.keys())
+}
+
+fn has_runs(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::RunEndEncoded(..)) || any_inner(data_type, has_runs)
 }
 
 /// Whether values become views.
@@ -254,6 +267,26 @@ mod tests {
         let dictionary = DictionaryArray::new(keys, Arc::new(structs));
         let carried = carry(&(Arc::new(dictionary) as ArrayRef), &to).unwrap();
         assert_eq!((carried.null_count(), carried.as_struct().column(0).null_count()), (1, 0));
+    }
+
+    #[test]
+    fn runs_in_structs_are_not_looked_up_for_what_null_keys_hide() {
+        let runs = RunArray::<Int32Type>::try_new(&Int32Array::from(vec![1]), &Int64Array::from(vec![7]));
+        let runs: ArrayRef = Arc::new(runs.unwrap());
+        let field = Arc::new(Field::new("a", runs.data_type().clone(), true));
+        let structs: ArrayRef = Arc::new(StructArray::from(vec![(field, runs)]));
+        let to = DataType::Struct(vec![Field::new("a", DataType::Int64, true)].into());
+        for (values, keys, valid) in [
+            (&structs, vec![0, 5], vec![true, false]),
+            (&new_empty_array(structs.data_type()), vec![5], vec![false]),
+        ] {
+            let keys = Int8Array::new(keys.into(), Some(valid.clone().into()));
+            let dictionary: ArrayRef = Arc::new(DictionaryArray::new(keys, Arc::clone(values)));
+            let rows = carry(&dictionary, &to).unwrap();
+            assert_eq!((0..rows.len()).map(|row| rows.is_valid(row)).collect::<Vec<_>>(), valid);
+            let numbers = rows.as_struct().column(0);
+            assert!(rows.is_null(0) || numbers.as_primitive::<Int64Type>().value(0) == 7);
+        }
     }
 
     #[test]

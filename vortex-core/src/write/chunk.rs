@@ -1,11 +1,13 @@
 //! Encoding the rows of one column into chunks, and computing their statistics per zone.
 
+use std::ops::Range;
+
 use arrow::array::{Array as _, ArrayRef};
 use tokio::sync::oneshot;
 
 use super::ZONE_LEN;
 use super::dictionary::{Text, TextColumn};
-use super::pieces::join;
+use super::pieces::{join, joined_bytes};
 use super::row_sizes::RowSizes;
 use crate::Result;
 use crate::compress::Compressor;
@@ -19,6 +21,8 @@ use crate::wire::WriteNode;
 const CHUNK_BYTES: usize = 2 << 20;
 /// Decoded bytes above which a chunk is cut shorter than a zone.
 const MAX_CHUNK_BYTES: usize = 8 << 20;
+/// Decoded bytes of a chunk above which it is cut: some of its rows are much longer than others.
+const MAX_UNEVEN_BYTES: usize = 64 << 20;
 /// Bytes of text that all chunks of some rows may share.
 const MAX_SHARED_BYTES: usize = 256 << 20;
 /// Maximum number of rows of a chunk: as many as readers decode at once.
@@ -32,10 +36,8 @@ pub(super) struct Job {
     pub(super) path: String,
     /// Arrays that contain the rows, possibly among others.
     pub(super) pieces: Vec<ArrayRef>,
-    pub(super) start: usize,
-    pub(super) len: usize,
-    /// Rows per chunk.
-    pub(super) step: usize,
+    /// The rows of each chunk, counted from the start of the pieces.
+    pub(super) chunks: Vec<Range<usize>>,
     pub(super) sizes: RowSizes,
     /// Position in the file of the first row.
     pub(super) first_row: u64,
@@ -128,8 +130,7 @@ impl Job {
         compressor: &Compressor,
         text: Option<(&mut Text, TextColumn<'_>, bool)>,
     ) -> Result<Encoded> {
-        let starts = (0..self.len).step_by(self.step);
-        let chunks = starts.map(|at| join(&self.pieces, self.start + at, self.step.min(self.len - at)));
+        let chunks = self.chunks.iter().map(|rows| join(&self.pieces, rows.start, rows.len()));
         let chunks = chunks.collect::<Result<Vec<_>>>()?;
         let mut zones = Vec::new();
         if self.has_zones {
@@ -175,6 +176,30 @@ fn summarize(array: &ArrayRef, dtype: &DType, offset: usize) -> Vec<Summary> {
     zones
 }
 
+/// The rows of each chunk, given those of a column and what all of them take.
+pub(super) fn chunks(pieces: &[ArrayRef], rows: usize, sizes: RowSizes) -> Vec<Range<usize>> {
+    let step = chunk_rows(rows, sizes.raw, sizes.joined);
+    let mut chunks = Vec::with_capacity(rows.div_ceil(step));
+    for start in (0..rows).step_by(step) {
+        let chunk = start..rows.min(start + step);
+        match sizes.joined > MAX_UNEVEN_BYTES {
+            true => push_halves(pieces, chunk, &mut chunks),
+            false => chunks.push(chunk),
+        }
+    }
+    chunks
+}
+
+/// Adds a chunk, in parts if it takes too many bytes.
+fn push_halves(pieces: &[ArrayRef], chunk: Range<usize>, chunks: &mut Vec<Range<usize>>) {
+    if chunk.len() <= 1 || joined_bytes(pieces, chunk.clone()) <= MAX_UNEVEN_BYTES {
+        return chunks.push(chunk);
+    }
+    let middle = chunk.start + chunk.len() / 2;
+    push_halves(pieces, chunk.start..middle, chunks);
+    push_halves(pieces, middle..chunk.end, chunks);
+}
+
 /// Rows per chunk for a column of `rows` rows, whose values take `raw_bytes`: a power of two of zones, or
 /// a power of two of rows if a single zone takes too many of the `joined_bytes`. Any chunk may show all of the
 /// text that rows share, so that too much of it counts for each row.
@@ -195,7 +220,7 @@ pub(super) fn chunk_rows(rows: usize, raw_bytes: usize, joined_bytes: usize) -> 
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::Int32Array;
+    use arrow::array::{Int32Array, StringArray};
 
     use super::*;
     use crate::dtype::PType;
@@ -216,6 +241,24 @@ mod tests {
             8,
             "half of it shared, which is too much for a chunk"
         );
+    }
+
+    #[test]
+    fn chunks_are_cut_where_rows_are_much_longer_than_on_average() {
+        let text = |lens: &[usize]| {
+            Arc::new(StringArray::from_iter_values(lens.iter().map(|len| "x".repeat(*len)))) as ArrayRef
+        };
+        let pieces = [text(&[10; 30]), text(&[10, MAX_UNEVEN_BYTES / 2, MAX_UNEVEN_BYTES / 2, 10])];
+        let raw = MAX_UNEVEN_BYTES + 32 * 10 + 34 * 4;
+        let sizes = RowSizes { raw, joined: raw, waiting: raw };
+        // On average, four rows take eight mebibytes.
+        assert_eq!(chunk_rows(34, raw, raw), 4);
+        let chunks = super::chunks(&pieces, 34, sizes);
+        assert_eq!(chunks[7..], [28..32, 32..34]);
+        let pieces = [text(&[10; 30]), text(&[MAX_UNEVEN_BYTES / 2, 10, 10, MAX_UNEVEN_BYTES / 2])];
+        assert_eq!(super::chunks(&pieces, 34, sizes)[7..], [28..32, 32..34]);
+        let pieces = [text(&[10; 28]), text(&[10, MAX_UNEVEN_BYTES / 2, 10, MAX_UNEVEN_BYTES / 2, 10, 10])];
+        assert_eq!(super::chunks(&pieces, 34, sizes)[7..], [28..30, 30..32, 32..34]);
     }
 
     #[test]

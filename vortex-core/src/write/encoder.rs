@@ -197,17 +197,14 @@ mod tests {
         let pieces = vec![Arc::new(Int32Array::from(vec![7; 100])) as ArrayRef];
         let dtype = DType::Primitive(PType::I32, false);
         let (path, turn) = ("a".to_owned(), None);
-        let (start, len, step, first_row) = (0, 100, 100, 0);
         Job {
             leaf: 0,
             dtype,
             path,
             pieces,
-            start,
-            len,
-            step,
+            chunks: std::iter::once(0..100).collect(),
             sizes: RowSizes { raw, joined: raw, waiting },
-            first_row,
+            first_row: 0,
             has_zones: true,
             turn,
         }

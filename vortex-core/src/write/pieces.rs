@@ -8,6 +8,7 @@
 //! Columns that take less memory can wait longer, so that their chunks have as many rows as those of
 //! other columns.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -176,6 +177,19 @@ pub(super) fn join(pieces: &[ArrayRef], start: usize, len: usize) -> Result<Arra
             concatenated(&parts)
         }
     }
+}
+
+/// Decoded bytes of some rows of the concatenated pieces.
+pub(super) fn joined_bytes(pieces: &[ArrayRef], rows: Range<usize>) -> usize {
+    let mut start = 0;
+    let of_pieces = pieces.iter().map(|piece| {
+        let end = start + piece.len();
+        let (from, to) = (rows.start.clamp(start, end), rows.end.clamp(start, end));
+        let part = piece.slice(from - start, to - from);
+        start = end;
+        if part.is_empty() { 0 } else { value_bytes(&part, Shown::Once) }
+    });
+    of_pieces.sum()
 }
 
 /// Bytes of the values in the rows of an array, each text counted as often as it is shown.

@@ -1,12 +1,14 @@
 //! The writer of one file.
 
+use std::ops::Range;
+
 use arrow::array::{Array as _, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::carry::carry;
-use super::chunk::{Job, Turn, chunk_rows};
+use super::chunk::{Job, Turn, chunks};
 use super::columns::Columns;
 use super::container::Container;
 use super::dictionary::{Text, may_share_dictionary};
@@ -357,28 +359,25 @@ impl FileWriter {
     /// Cuts rows of a leaf into chunks. Those of text are encoded one after the other, in a single job.
     fn jobs(&mut self, cut: Cut, is_last: bool) -> Vec<Job> {
         let leaf = &self.columns.leaves[cut.leaf];
-        let step = chunk_rows(cut.rows, cut.sizes.raw, cut.sizes.joined);
-        let job = |start: usize, len: usize, turn| Job {
+        let chunks = chunks(&cut.pieces, cut.rows, cut.sizes);
+        let job = |chunks: Vec<Range<usize>>, turn| Job {
             leaf: cut.leaf,
             dtype: leaf.dtype.clone(),
             path: leaf.path.clone(),
             pieces: cut.pieces.clone(),
-            start,
-            len,
-            step,
-            sizes: cut.sizes.share(len, cut.rows),
-            first_row: cut.first_row + start as u64,
+            sizes: cut.sizes.share(chunks.iter().map(Range::len).sum(), cut.rows),
+            first_row: cut.first_row + chunks.first().map_or(0, |chunk| chunk.start as u64),
+            chunks,
             has_zones: leaf.is_visible,
             turn,
         };
         let Some(before) = self.texts[cut.leaf].take() else {
-            let starts = (0..cut.rows).step_by(step);
-            return starts.map(|start| job(start, step.min(cut.rows - start), None)).collect();
+            return chunks.into_iter().map(|chunk| job(vec![chunk], None)).collect();
         };
         let (next, after) = oneshot::channel();
         self.texts[cut.leaf] = Some(after);
         let max_dictionary_bytes = self.max_dictionary_bytes;
-        vec![job(0, cut.rows, Some(Turn { before, next, is_last, max_dictionary_bytes }))]
+        vec![job(chunks, Some(Turn { before, next, is_last, max_dictionary_bytes }))]
     }
 
     /// Takes the groups that are completely encoded.
