@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | [`WithholdOrders`], before all others | withholds orders that DataFusion would take too far | `withhold_orders.rs` |
 //! | | holds back filters that would be passed to other columns | `misdirected_filters.rs` |
+//! | | keeps sorts above filters that round | `rounded_filters.rs` |
 //! | [`KeepLimits`], before DataFusion's `PushdownSort` | keeps orders from crossing limits of scans | `limited_scans.rs` |
 //! | [`TellScans`], after all others | tells scans what the plan relies on, and which filters are wrong | `tell_scans.rs` |
 //! | | answers sums, minima and maxima | `exact_statistics.rs` |
@@ -19,6 +20,7 @@ mod exact_statistics;
 mod limited_scans;
 mod misdirected_filters;
 mod pushed_aggregates;
+mod rounded_filters;
 mod tell_scans;
 mod withhold_orders;
 

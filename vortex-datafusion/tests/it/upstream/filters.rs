@@ -48,6 +48,17 @@ async fn keys_that_are_found_in_others_are_replaced_wrongly() {
 }
 
 #[tokio::test]
+async fn columns_that_are_rounded_to_one_value_are_taken_for_constant() {
+    let plain = Plain::new(1);
+    // Without statistics, which leave 3 no room here.
+    let place = plain.folder().join("numbers.csv").display().to_string();
+    plain.run(&format!("COPY (VALUES (3.2), (3.9), (3.5)) TO '{place}'")).await;
+    plain.run(&format!("CREATE EXTERNAL TABLE numbers (v DOUBLE) STORED AS CSV LOCATION '{place}'")).await;
+    let sql = "SELECT v FROM numbers WHERE CAST(v AS INT) = 3 ORDER BY v DESC LIMIT 1";
+    plain.assert_wrong(sql, &["3.2"], &["3.9"], "optimizer/rounded_filters.rs").await;
+}
+
+#[tokio::test]
 async fn filters_of_aggregations_leave_out_expressions() {
     let plain = Plain::new(2);
     plain.table("falling", "SELECT 10000 - value AS b FROM generate_series(1, 10000)").await;
