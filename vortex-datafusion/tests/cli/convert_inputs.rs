@@ -44,6 +44,8 @@ fn standard_input_is_read_like_a_file() {
     let input = path(&folder, "in.csv");
     assert_eq!(piped(&["--from", "csv", "-", &path(&folder, "out/")], &input).status.code(), Some(0));
     assert_eq!(names(folder.path().join("out")), ["stdin.vortex"]);
+    let output = piped(&["--from", "csv", "--to", "csv", "/dev/stdin", "/dev/stdout"], &input);
+    assert_eq!(stdout(&output), fs::read_to_string(&input).unwrap());
     let line = complaint(&piped(&["-", "-", "--to", "csv"], &input), 2);
     assert!(line.contains("standard input") && line.contains("--from"), "{line}");
     let line = complaint(&piped(&["-", "-", "x.vortex"], &input), 2);

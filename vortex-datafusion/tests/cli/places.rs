@@ -208,6 +208,8 @@ fn names_in_the_current_folder_are_told_from_names_of_tables() {
         let line = complaint(&sql(&format!("SELECT * FROM '{name}'")), 1);
         assert!(line.ends_with(&format!("{told}\n")), "{line}");
     }
+    let line = complaint(&sql("SELECT * FROM nope.vortex"), 1);
+    assert!(line.ends_with("table nope.vortex not found; for the file, write 'nope.vortex'\n"), "{line}");
     // Tables may have such names.
     let (create, select) = ("CREATE TABLE \"a.vortex\" AS SELECT 1 AS a", "SELECT * FROM \"a.vortex\"");
     assert_eq!(ok(&["sql", "--format", "csv", "-p", place, "-c", create, "-c", select]), "a\n1\n");

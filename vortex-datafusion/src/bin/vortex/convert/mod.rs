@@ -31,7 +31,7 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::Semaphore;
@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     /// What to convert: files, folders, globs; paths or URLs (s3://, gs://, az://, https://); `-` is standard
     /// input. The last place is the local file or, if it ends in `/` or is one, the folder to write; `-` is standard output.
     /// Files that exist are replaced; parts (--target-file-size) are refused if they exist.
-    #[arg(required = true, value_name = "PLACE")]
+    #[arg(required = true, value_name = "PLACE", value_parser = PathBufValueParser::new().map(standard))]
     places: Vec<PathBuf>,
     /// The format to read; by default, extensions determine it.
     #[arg(long, value_enum, value_name = "FORMAT")]
@@ -106,6 +106,15 @@ struct VortexArguments {
 fn levels() -> impl TypedValueParser<Value = Level> {
     PossibleValuesParser::new(["fast", "default", "compact"])
         .try_map(|name| name.to_ascii_lowercase().parse::<Level>())
+}
+
+/// The path, or `-` for a standard stream: a file that it is redirected to would be replaced otherwise.
+fn standard(path: PathBuf) -> PathBuf {
+    if ["/dev/stdin", "/dev/stdout"].iter().any(|stream| path == Path::new(stream)) {
+        "-".into()
+    } else {
+        path
+    }
 }
 
 /// A name without the spaces around it.

@@ -77,23 +77,26 @@ impl Visitor for Urls {
 /// place.
 pub(super) fn explained(error: DataFusionError, state: &SessionState) -> Failure {
     let catalog = &state.config_options().catalog;
-    let before = format!("table '{}.{}.", catalog.default_catalog, catalog.default_schema);
     let message = error.strip_backtrace();
-    let name = message.split_once(&before).and_then(|(_, rest)| rest.strip_suffix("' not found"));
-    let Some(name) = name else { return error.into() };
-    let extension = Path::new(name).extension().and_then(|extension| extension.to_str());
+    let name = message.split_once(&format!("table '{}.", catalog.default_catalog));
+    let Some(name) = name.and_then(|(_, rest)| rest.strip_suffix("' not found")) else { return error.into() };
+    let is_file = |name: &str| {
+        let extension = Path::new(name).extension().and_then(|extension| extension.to_str());
+        extension.is_some_and(|extension| state.get_file_format_factory(extension).is_some())
+    };
+    let Some(name) = name.strip_prefix(&format!("{}.", catalog.default_schema)) else {
+        return match is_file(name) {
+            true => Failure::error(format!("table {name} not found; for the file, write '{name}'")),
+            false => error.into(),
+        };
+    };
     if Path::new(name).is_dir() {
         Failure::error(format!("table '{name}' not found; for the folder, write '{name}/'"))
-    } else if name.contains(['*', '?', '[']) || extension.is_some_and(|it| reads(state, it)) {
+    } else if name.contains(['*', '?', '[']) || is_file(name) {
         Failure::error(format!("no file at {name}"))
     } else {
         error.into()
     }
-}
-
-/// Whether files with this extension are read.
-fn reads(state: &SessionState, extension: &str) -> bool {
-    state.get_file_format_factory(extension).is_some()
 }
 
 #[cfg(test)]
