@@ -92,6 +92,15 @@ async fn the_best_rows_are_told_from_others_by_what_is_equal_in_sql() {
 }
 
 #[tokio::test]
+async fn the_extremes_of_groups_with_nan_are_those_of_the_numbers_after_it() {
+    let plain = Plain::new(1);
+    let rows = "(1, 1000.0), (1, CAST('NaN' AS DOUBLE)), (1, 9.0)";
+    plain.run(&format!("CREATE TABLE numbers AS SELECT * FROM (VALUES {rows}) AS t (g, f)")).await;
+    let sql = "SELECT max(f) FROM numbers GROUP BY g";
+    plain.assert_wrong(sql, &["9.0"], &["NaN"], "the note in docs/").await;
+}
+
+#[tokio::test]
 async fn negatives_are_in_the_opposite_order_although_the_least_integer_has_none() {
     let plain = Plain::new(1);
     let rows = "SELECT * FROM (VALUES (-9223372036854775807 - 1, 1), (-5, 2), (7, 3)) AS t (b, k)";
