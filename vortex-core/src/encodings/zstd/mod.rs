@@ -43,6 +43,10 @@ pub(in crate::encodings) struct Zstd;
 
 pub(crate) const ID: &str = "vortex.zstd";
 
+/// Frames with more values than two splits have rows, or with more bytes than several of them decode to, are large.
+const LARGE_FRAME_VALUES: usize = 128 << 10;
+const LARGE_FRAME_BYTES: usize = 64 << 20;
+
 /// Number of bytes of the length before each string.
 const PREFIX: usize = 4;
 
@@ -91,8 +95,13 @@ impl Encoding for Zstd {
         ID
     }
 
+    /// Large frames are decompressed at once: if each of many slices did so, a file of a few kilobytes took hours.
     fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
-        Ok(Arc::new(ZstdArray::load(node, None)?))
+        let array = ZstdArray::load(node, None)?;
+        match array.has_large_frames() {
+            true => Ok(Arc::new(array.decode_natural()?)),
+            false => Ok(Arc::new(array)),
+        }
     }
 
     /// Loads only the frames that contain values of the rows.
@@ -263,6 +272,15 @@ impl ZstdArray {
             rows,
             limits: *node.limits(),
         })
+    }
+
+    /// Whether there are frames that hold the values of many splits. Writers make frames of 8,192 values, or of one chunk.
+    fn has_large_frames(&self) -> bool {
+        let is_large = |frame: &Frame| {
+            let values = frame.values.as_ref().map_or(self.len(), Range::len);
+            values > LARGE_FRAME_VALUES || (values > 1 && frame.size > LARGE_FRAME_BYTES)
+        };
+        self.stored.all.iter().any(is_large)
     }
 
     /// The frames that contain live values. `live` has one bit per value of these rows.

@@ -117,6 +117,20 @@ fn a_slice_decompresses_only_its_frames() {
 }
 
 #[test]
+fn frames_that_hold_many_splits_are_decompressed_once() {
+    let values: Vec<i32> = (0..LARGE_FRAME_VALUES as i32 + 1).collect();
+    let load = |frames: &[(Vec<u8>, usize)], len: usize| {
+        tree(frames).load(&DType::Primitive(PType::I32, false), len).unwrap()
+    };
+    let large = load(&[number_frame(&values)], values.len());
+    assert_eq!(large.encoding(), "arrow");
+    let slice = large.slice(1000..1003).unwrap().decode(&DataType::Int32).unwrap();
+    assert_eq!(slice.as_ref(), &Int32Array::from(vec![1000, 1001, 1002]));
+    let several = load(&[number_frame(&values[1..]), number_frame(&values[..1])], values.len());
+    assert_eq!(several.encoding(), ID);
+}
+
+#[test]
 fn sizes_and_lengths_are_checked() {
     let decode = |frames: &[(Vec<u8>, usize)], rows| {
         tree(frames).load(&DType::Utf8(false), rows)?.decode(&DataType::Utf8View)
