@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::buffer::Buffer;
 
 use super::VortexFile;
-use super::description::DescriptionBytes;
-use super::footer::{DescriptionParts, EOF_LEN, Footer, LONGEST_END};
+use super::description::{DescriptionBytes, DescriptionParts, EOF_LEN, LONGEST_END};
+use super::footer::Footer;
 use super::open::{OpenOptions, tail_size};
 use crate::io::{READ_ALIGNMENT, ReadAt, read_exact};
 use crate::segments::checksums::{CHECKSUMS_KEY, Checksums, checksum_of};
@@ -53,8 +53,7 @@ impl Described {
     }
 
     fn parse(parts: DescriptionParts, bytes: DescriptionBytes, options: &OpenOptions) -> Result<Self> {
-        let OpenOptions { dtype, registry, limits, .. } = options;
-        let footer = Footer::parse(&parts, &bytes, dtype.as_ref(), registry, limits)?;
+        let footer = Footer::parse(&parts, &bytes, options)?;
         Ok(Self { footer, parts, bytes })
     }
 
@@ -76,7 +75,7 @@ impl Described {
     /// If it is another one.
     pub(crate) fn check(&self, checksums: &Checksums) -> Result<()> {
         let mut parts = Vec::new();
-        for part in self.parts.described() {
+        for (_, part) in self.parts.named_parts() {
             // The description was parsed already, so all parts were read.
             parts.push(self.bytes.get(&self.parts.range(part)?).unwrap_or_default());
         }

@@ -6,34 +6,25 @@ use std::sync::{Arc, OnceLock};
 use arrow::buffer::Buffer;
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 
-use super::description::DescriptionBytes;
+use super::description::{DescriptionBytes, DescriptionParts};
 use super::zone_maps::KeptZoneMaps;
-use super::{MAGIC, Segment, SegmentId, VERSION};
-use crate::Registry;
+use super::{OpenOptions, Segment, SegmentId};
 use crate::array::can_decode_as;
 use crate::dtype::stored::may_be_stored_as;
 use crate::dtype::{DType, ROOT_COLUMN, StructType};
-use crate::io::READ_ALIGNMENT;
 use crate::layout::{LayoutNode, LayoutRef};
-use crate::limits::Limits;
 use crate::once::get_or_try_init;
-use crate::segments::checksums::{CHECKSUMS_KEY, MAX_CHECKSUMS_OF_OTHERS};
+use crate::segments::checksums::CHECKSUMS_KEY;
 use crate::segments::{MAX_ALIGNMENT_EXPONENT, SegmentTable};
 use crate::stats::FieldStats;
 use crate::wire::{
-    FooterTables, MAX_USER_KEY_LEN, MAX_USER_METADATA, Postscript, PostscriptSegment, RawLayout,
-    arrow_schema_from_bytes, dtype_from_bytes, file_statistics_from_bytes,
+    FooterTables, MAX_USER_KEY_LEN, MAX_USER_METADATA, PostscriptSegment, RawLayout, arrow_schema_from_bytes,
+    dtype_from_bytes, file_statistics_from_bytes,
 };
 use crate::{Error, Result};
 
-/// The last bytes of files written by releases before 0.36.
-const LEGACY_MAGIC: &[u8; 4] = b"VRTX";
-/// Bytes of the end-of-file record: version, postscript length, magic.
-pub(super) const EOF_LEN: u64 = 8;
-/// Bytes at the end of a file that always contain the postscript, whose length is a `u16`, and the record after it.
-pub(super) const LONGEST_END: u64 = (u16::MAX as u64 + EOF_LEN).next_multiple_of(READ_ALIGNMENT);
 /// Longer values of user metadata are not kept in memory.
-const MAX_KEPT_VALUE_LEN: u32 = 4 << 10;
+pub(super) const MAX_KEPT_VALUE_LEN: u32 = 4 << 10;
 /// Maximum length of the Arrow schema if it has to be read on its own.
 pub(crate) const MAX_SCHEMA_BYTES: u32 = 16 << 20;
 /// Key of the user metadata entry with the Arrow schema that a file was written from.
@@ -79,107 +70,14 @@ pub struct Footer {
     pub(crate) zone_maps: KeptZoneMaps,
 }
 
-/// Where the parts of the description of a file are, according to its postscript.
-pub(super) struct DescriptionParts {
-    postscript: Postscript,
-    file_size: u64,
-}
-
-impl DescriptionParts {
-    /// Parses the end-of-file record and the postscript from the last bytes of a file.
-    pub(super) fn parse(end: &[u8], file_size: u64, limits: &Limits) -> Result<Self> {
-        let Some((before, eof)) = end.split_last_chunk::<8>() else {
-            return Err(Error::corrupt(format!("{file_size} bytes are too few for a Vortex file")));
-        };
-        let [v0, v1, l0, l1, magic @ ..] = eof;
-        if magic == LEGACY_MAGIC {
-            return Err(Error::corrupt(
-                "written by a release before 0.36, whose format was not stable; read it with that release and \
-                 write it again",
-            ));
-        }
-        if magic != MAGIC {
-            return Err(Error::corrupt(match magic {
-                b"PAR1" => "this is a Parquet file".to_owned(),
-                b"ROW1" => "this is an Arrow IPC file".to_owned(),
-                _ => format!(
-                    "not a Vortex file, or cut short: it ends in {:?}, not in \"VTXF\"",
-                    String::from_utf8_lossy(magic)
-                ),
-            }));
-        }
-        let version = u16::from_le_bytes([*v0, *v1]);
-        if version != VERSION {
-            return Err(Error::unsupported("format version", version));
-        }
-        let len = usize::from(u16::from_le_bytes([*l0, *l1]));
-        let start = before
-            .len()
-            .checked_sub(len)
-            .ok_or_else(|| Error::corrupt(format!("postscript of {len} bytes in a file of {file_size}")))?;
-        Ok(Self { postscript: Postscript::parse(&before[start..], limits)?, file_size })
-    }
-
-    /// The positions of the parts needed for parsing the footer, those of short values of user metadata, and if wanted of
-    /// the checksums.
-    pub(super) fn needed(&self, checksums: bool) -> Result<Vec<Range<u64>>> {
-        let mut needed = self.parts().map(|part| self.range(part)).collect::<Result<Vec<_>>>()?;
-        // Files are readable without the Arrow schema.
-        let schema = self.entry(ARROW_SCHEMA_KEY).filter(|part| part.length <= MAX_SCHEMA_BYTES);
-        // The footer describes a segment in more bytes than its checksum has: a longer entry cannot be valid.
-        let most = MAX_CHECKSUMS_OF_OTHERS.saturating_add(self.postscript.footer.length);
-        let checksums = self.entry(CHECKSUMS_KEY).filter(|part| checksums && part.length <= most);
-        let entries = self.postscript.metadata.iter().take(MAX_USER_METADATA).map(|(_, part)| part);
-        let kept = entries.filter(|part| part.length <= MAX_KEPT_VALUE_LEN);
-        let parts = kept.chain(schema).chain(checksums);
-        needed.extend(parts.filter_map(|part| self.range(part).ok()));
-        Ok(needed)
-    }
-
-    /// An entry of user metadata.
-    fn entry(&self, key: &str) -> Option<&PostscriptSegment> {
-        self.postscript.metadata.iter().find(|(name, _)| name == key).map(|(_, part)| part)
-    }
-
-    fn parts(&self) -> impl Iterator<Item = &PostscriptSegment> {
-        self.named_parts().map(|(_, segment)| segment)
-    }
-
-    /// The parts that the checksum of the description covers, in order.
-    pub(super) fn described(&self) -> impl Iterator<Item = &PostscriptSegment> {
-        let Postscript { dtype, layout, statistics, footer, .. } = &self.postscript;
-        dtype.iter().chain([layout]).chain(statistics).chain([footer])
-    }
-
-    /// The parts that the postscript refers to, with their names.
-    pub(super) fn named_parts(&self) -> impl Iterator<Item = (&'static str, &PostscriptSegment)> {
-        let Postscript { dtype, layout, statistics, footer, .. } = &self.postscript;
-        let dtype = dtype.iter().map(|segment| ("dtype", segment));
-        let statistics = statistics.iter().map(|segment| ("statistics", segment));
-        dtype.chain([("layout", layout), ("footer", footer)]).chain(statistics)
-    }
-
-    pub(super) fn range(&self, segment: &PostscriptSegment) -> Result<Range<u64>> {
-        let end = segment.offset.checked_add(segment.length.into());
-        match end.filter(|end| *end <= self.file_size) {
-            Some(end) => Ok(segment.offset..end),
-            None => Err(Error::corrupt(format!(
-                "the description lies at {} + {}, beyond the {} bytes of the file",
-                segment.offset, segment.length, self.file_size
-            ))),
-        }
-    }
-}
-
 impl Footer {
     /// Parses the description from those of its bytes that were read.
     pub(super) fn parse(
         description: &DescriptionParts,
         bytes: &DescriptionBytes,
-        dtype: Option<&DType>,
-        registry: &Registry,
-        limits: &Limits,
+        options: &OpenOptions,
     ) -> Result<Self> {
+        let OpenOptions { dtype, registry, limits, .. } = options;
         let mut described_bytes = 0;
         let mut part = |segment: &PostscriptSegment| -> Result<&[u8]> {
             described_bytes += segment.length as usize;

@@ -13,7 +13,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::footer::{DescriptionParts, EOF_LEN, LONGEST_END};
+use super::description::{DescriptionParts, EOF_LEN, LONGEST_END};
 use super::{MAGIC, OpenOptions, SegmentId, VortexFile};
 use crate::Result;
 use crate::error::ResultExt as _;
@@ -202,7 +202,7 @@ mod tests {
     fn a_sound_file_shows_all_its_parts() {
         let examination = examined(FILE);
         let names: Vec<_> = examination.parts.iter().map(|part| part.name).collect();
-        assert_eq!(names, ["postscript", "dtype", "layout", "footer", "statistics"]);
+        assert_eq!(names, ["postscript", "dtype", "layout", "statistics", "footer"]);
         assert!(examination.parts.iter().all(|part| part.found.is_ok()), "{examination:?}");
         assert!(examination.starts_with_magic);
         assert!(examination.parts[2].to_string().ends_with(": 1500 rows"));

@@ -10,7 +10,8 @@ use object_store::ObjectStore;
 use tokio::runtime::Builder;
 
 use super::described::Described;
-use super::footer::{Footer, LONGEST_END};
+use super::description::LONGEST_END;
+use super::footer::Footer;
 use crate::Registry;
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
