@@ -31,7 +31,7 @@ const MIN_BLOCK: u64 = 4 << 10;
 const MAX_BLOCK: u64 = 8 << 20;
 /// A cache too small for this many blocks keeps nothing.
 const MIN_BLOCKS: u64 = 8;
-/// When there are so many more answers than blocks, those that nobody holds are dropped.
+/// Answers that are kept in any case, in addition to twice as many as are held.
 const MANY_ANSWERS: usize = 64;
 /// Approximate overhead of an entry in addition to its bytes.
 const ENTRY_BYTES: u64 = 256;
@@ -54,6 +54,8 @@ struct Kept {
     by_use: BTreeMap<u64, Key>,
     /// What stores told of the versions of objects when they were first read.
     answers: HashMap<Arc<str>, WeakAnswer>,
+    /// With more of them, those are dropped that nobody holds.
+    most_answers: usize,
 }
 
 /// A version of a file, and the position at which the block starts.
@@ -94,13 +96,14 @@ impl BlockCache {
     /// The answer that readers of this version of an object share: that of one before, as long as there are blocks or
     /// readers of it, unless it contradicts `own`.
     pub(super) fn shared_answer(&self, version: &str, own: FirstAnswer) -> FirstAnswer {
-        let Kept { answers, blocks, .. } = &mut *self.kept.lock();
+        let Kept { answers, most_answers, .. } = &mut *self.kept.lock();
         let known = answers.get(version).and_then(WeakAnswer::upgrade);
         if let Some(known) = known.filter(|known| known.agrees_with(&own)) {
             return known;
         }
-        if answers.len() > blocks.len() + MANY_ANSWERS {
+        if answers.len() > *most_answers {
             answers.retain(|_, answer| answer.is_held());
+            *most_answers = 2 * answers.len() + MANY_ANSWERS;
         }
         answers.insert(version.into(), own.downgrade());
         own
