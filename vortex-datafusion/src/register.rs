@@ -22,7 +22,8 @@ use crate::tables::VortexTableFactory;
 /// - the file format, for tables `STORED AS VORTEX`, `COPY … TO` and listing tables; it replaces any other format of
 ///   the extension `.vortex`,
 /// - settings, `SET vortex.…`; if the session has them already, they keep their values,
-/// - three optimizer rules: the first and the last of the physical ones, and one before DataFusion's `PushdownSort`,
+/// - four optimizer rules: the first and the last of the physical ones, and two in their places between them, see
+///   [`optimizer_rules`](crate::optimizer_rules),
 /// - a cache that scans share, which is empty until `vortex.segment_cache` provides space.
 ///
 /// DataFusion cannot add optimizer rules to a session. If it does not have them yet, it is built anew in place, and

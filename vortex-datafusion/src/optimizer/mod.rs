@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | [`WithholdOrders`], before all others | withholds orders that DataFusion would take too far | `withhold_orders.rs` |
 //! | | holds back filters that would be passed to other columns | `misdirected_filters.rs` |
-//! | | keeps sorts above filters that round | `rounded_filters.rs` |
+//! | [`KeepRanges`], before DataFusion's `EnsureRequirements` | keeps sorts above filters that round | `rounded_filters.rs` |
 //! | [`KeepLimits`], before DataFusion's `PushdownSort` | keeps orders from crossing limits of scans | `limited_scans.rs` |
 //! | [`TellScans`], after all others | tells scans what the plan relies on, and which filters are wrong | `tell_scans.rs` |
 //! | | answers sums, minima and maxima | `exact_statistics.rs` |
@@ -35,6 +35,7 @@ use datafusion_physical_plan::{ExecutionPlan, Partitioning};
 use datafusion_session::Session;
 
 use limited_scans::KeepLimits;
+use rounded_filters::KeepRanges;
 use tell_scans::TellScans;
 use withhold_orders::WithholdOrders;
 
@@ -55,17 +56,18 @@ type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 /// let of_engine = PhysicalOptimizer::new().rules;
 /// let builder = SessionStateBuilder::new().with_physical_optimizer_rules(optimizer_rules(of_engine));
 /// # let state = builder.build();
-/// # assert_eq!(state.physical_optimizers().len(), PhysicalOptimizer::new().rules.len() + 3);
+/// # assert_eq!(state.physical_optimizers().len(), PhysicalOptimizer::new().rules.len() + 4);
 /// ```
 ///
 /// | place | rule | what would be wrong elsewhere |
 /// |---|---|---|
 /// | the first | `vortex_withhold_orders` | rules before it may rely on orders that do not hold, and pass filters to other columns: queries return wrong rows |
+/// | directly before DataFusion's `EnsureRequirements`, if there is one | `vortex_keep_ranges` | sorts are removed above filters such as `a / 10 = 6` |
 /// | directly before DataFusion's `PushdownSort`, if there is one | `vortex_keep_limits` | orders rearrange files below a limit, which then takes other rows |
 /// | the last | `vortex_tell_scans` | rules after it may pass filters to scans that drop rows, or make scans give up an order that a merge needs |
 ///
 /// Rules that do not change what operators compute, such as those that divide a plan among machines, may follow the last.
-/// Scans look for all three in the session that plans them, as in a session that is [registered](crate::register).
+/// Scans look for all of them in the session that plans them, as in a session that is [registered](crate::register).
 ///
 /// [`register`]: crate::register
 /// [`with_vortex`]: crate::VortexSessionExt::with_vortex
@@ -78,14 +80,20 @@ pub fn optimizer_rules(mut rules: Vec<Rule>) -> Vec<Rule> {
 /// Places all but the last rule.
 fn place_among(rules: &mut Vec<Rule>) {
     rules.retain(is_other);
-    if let Some(at) = rules.iter().position(|rule| rule.name() == KeepLimits::BEFORE) {
-        rules.insert(at, Arc::new(KeepLimits));
+    let others: [(&str, Rule); 2] =
+        [(KeepRanges::BEFORE, Arc::new(KeepRanges)), (KeepLimits::BEFORE, Arc::new(KeepLimits))];
+    for (before, own) in others {
+        if let Some(at) = rules.iter().position(|rule| rule.name() == before) {
+            rules.insert(at, own);
+        }
     }
     rules.insert(0, Arc::new(WithholdOrders));
 }
 
+const NAMES: [&str; 4] = [WithholdOrders::NAME, KeepRanges::NAME, KeepLimits::NAME, TellScans::NAME];
+
 fn is_other(rule: &Rule) -> bool {
-    ![TellScans::NAME, KeepLimits::NAME, WithholdOrders::NAME].contains(&rule.name())
+    !NAMES.contains(&rule.name())
 }
 
 /// Adds the rules, each once, if called again. Those that are added to a builder one by one come after its list.
@@ -98,12 +106,15 @@ pub(crate) fn with_rules(mut builder: SessionStateBuilder) -> SessionStateBuilde
 }
 
 /// Whether the session has the rules: all of them, since `with_physical_optimizer_rules` of a builder leaves only the
-/// last. Without `PushdownSort`, the one before it is not needed.
+/// last. Those before rules that the session does not have are not needed.
 pub(crate) fn has_rules(session: &dyn Session) -> bool {
     let Some(state) = session.as_any().downcast_ref::<SessionState>() else { return false };
     let has = |name| state.physical_optimizers().iter().any(|rule| rule.name() == name);
-    let keeps_limits = has(KeepLimits::NAME) || !has(KeepLimits::BEFORE);
-    has(TellScans::NAME) && has(WithholdOrders::NAME) && keeps_limits
+    let is_kept = |name, before| has(name) || !has(before);
+    has(TellScans::NAME)
+        && has(WithholdOrders::NAME)
+        && is_kept(KeepRanges::NAME, KeepRanges::BEFORE)
+        && is_kept(KeepLimits::NAME, KeepLimits::BEFORE)
 }
 
 /// The scan, perhaps with its batches dealt out to more partitions.
@@ -135,9 +146,10 @@ mod tests {
         assert!(has_rules(&state));
         let names: Vec<_> = state.physical_optimizers().iter().map(|rule| rule.name()).collect();
         assert_eq!((names.first(), names.last()), (Some(&WithholdOrders::NAME), Some(&TellScans::NAME)));
-        let ours = |name: &&&str| [TellScans::NAME, KeepLimits::NAME, WithholdOrders::NAME].contains(*name);
-        assert_eq!(names.iter().filter(ours).count(), 3);
-        assert!(names.contains(&KeepLimits::BEFORE), "DataFusion has renamed the rule");
+        assert_eq!(names.iter().filter(|name| NAMES.contains(name)).count(), NAMES.len());
+        for before in [KeepRanges::BEFORE, KeepLimits::BEFORE] {
+            assert!(names.contains(&before), "DataFusion has renamed the rule {before}");
+        }
     }
 
     #[test]
@@ -146,9 +158,12 @@ mod tests {
         let once = optimizer_rules(of_engine.clone());
         let names = |rules: &[Rule]| rules.iter().map(|rule| rule.name().to_owned()).collect::<Vec<_>>();
         let placed = names(&once);
-        assert_eq!(placed.len(), of_engine.len() + 3);
-        let limits = placed.iter().position(|name| name == KeepLimits::NAME).unwrap();
-        assert_eq!(placed[limits + 1], KeepLimits::BEFORE);
+        assert_eq!(placed.len(), of_engine.len() + NAMES.len());
+        for (own, before) in [(KeepRanges::NAME, KeepRanges::BEFORE), (KeepLimits::NAME, KeepLimits::BEFORE)]
+        {
+            let at = placed.iter().position(|name| name == own).unwrap();
+            assert_eq!(placed[at + 1], before);
+        }
         assert_eq!((&*placed[0], &**placed.last().unwrap()), (WithholdOrders::NAME, TellScans::NAME));
         assert_eq!(names(&optimizer_rules(once.clone())), placed);
         let with = |rules| SessionStateBuilder::new().with_physical_optimizer_rules(rules).build();

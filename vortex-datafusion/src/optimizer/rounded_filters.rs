@@ -1,7 +1,7 @@
-//! Filters from which DataFusion 55 concludes that a column has only one value.
+//! An optimizer rule for filters from which DataFusion 55 concludes that a column has only one value.
 //!
-//! It calculates which values of columns pass a filter, and takes the inverse of a cast for exact, and that of the
-//! division of integers. If only one value seems to pass, it removes sorts by the column:
+//! It calculates which values of columns pass a filter, and takes the inverse of a cast for exact, that of the division of
+//! integers, and others of operations that round or wrap. If only one value seems to pass, it removes sorts by the column:
 //!
 //! ```text
 //! SELECT v FROM t WHERE CAST(v AS INT) = 3 ORDER BY v DESC       3.2  3.9  3.5
@@ -9,14 +9,17 @@
 //! ```
 //!
 //! Filters with a test for nulls are not calculated with. One of a column of such an expression changes nothing: if the
-//! column is null, so is the expression.
+//! column is null, so is the expression. This rule adds such tests between two of DataFusion: the one that passes filters
+//! to scans, which may take over some parts of a filter, and the one that removes sorts.
 //!
 //! See `tests/it/upstream/filters.rs`: `columns_that_are_rounded_to_one_value_are_taken_for_constant`.
 
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion_common::Result;
+use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode as _};
 use datafusion_expr::Operator;
 use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, Column, is_not_null};
@@ -29,22 +32,45 @@ use datafusion_physical_plan::filter::{FilterExec, FilterExecBuilder};
 use crate::convert::cast_is_strictly_monotonic;
 
 /// Adds tests for nulls to filters that round.
-pub(super) fn keep_ranges(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let kept = plan.transform_up(|node| {
-        let Some(filter) = node.downcast_ref::<FilterExec>() else { return Ok(Transformed::no(node)) };
-        let (predicate, input) = (filter.predicate(), filter.input().schema());
-        let conjuncts = split_conjunction(predicate);
-        let rounded = match check_support(predicate, &input) {
-            true => conjuncts.iter().find_map(|conjunct| rounded_column(conjunct, &input)),
-            false => None,
-        };
-        let Some(column) = rounded else { return Ok(Transformed::no(node)) };
-        let is_known = is_not_null(Arc::new(column))?;
-        let all = conjunction(conjuncts.into_iter().cloned().chain([is_known]));
-        let filter = FilterExecBuilder::from(filter).with_predicate(all).build()?;
-        Ok(Transformed::yes(Arc::new(filter) as _))
-    });
-    kept.map(|plan| plan.data)
+#[derive(Debug, Default)]
+pub(super) struct KeepRanges;
+
+impl KeepRanges {
+    pub(super) const NAME: &'static str = "vortex_keep_ranges";
+    /// The rule of DataFusion that must follow.
+    pub(super) const BEFORE: &'static str = "EnsureRequirements";
+}
+
+impl PhysicalOptimizerRule for KeepRanges {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let kept = plan.transform_up(|node| {
+            let Some(filter) = node.downcast_ref::<FilterExec>() else { return Ok(Transformed::no(node)) };
+            let (predicate, input) = (filter.predicate(), filter.input().schema());
+            let conjuncts = split_conjunction(predicate);
+            let rounded = match check_support(predicate, &input) {
+                true => conjuncts.iter().find_map(|conjunct| rounded_column(conjunct, &input)),
+                false => None,
+            };
+            let Some(column) = rounded else { return Ok(Transformed::no(node)) };
+            let is_known = is_not_null(Arc::new(column))?;
+            let all = conjunction(conjuncts.into_iter().cloned().chain([is_known]));
+            let filter = FilterExecBuilder::from(filter).with_predicate(all).build()?;
+            Ok(Transformed::yes(Arc::new(filter) as _))
+        });
+        kept.map(|plan| plan.data)
+    }
+
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
 }
 
 /// A column of which the conjunct rounds values; none if it may be true although the column is null.
@@ -54,11 +80,17 @@ fn rounded_column(conjunct: &Arc<dyn PhysicalExpr>, input: &SchemaRef) -> Option
     };
     let is_and = |part: &Arc<dyn PhysicalExpr>| operator(part) == Some(Operator::And);
     let rounds = |part: &Arc<dyn PhysicalExpr>| {
-        operator(part) == Some(Operator::Divide)
-            || part.downcast_ref::<CastExpr>().is_some_and(|cast| {
-                let from = cast.expr().data_type(input);
-                !from.is_ok_and(|from| cast_is_strictly_monotonic(&from, cast.cast_type()))
-            })
+        // Products of integers wrap, and sums of floats are rounded.
+        let is_float = || part.data_type(input).is_ok_and(|data_type| data_type.is_floating());
+        match operator(part) {
+            Some(Operator::Divide | Operator::Multiply) => return true,
+            Some(Operator::Plus | Operator::Minus) if is_float() => return true,
+            _ => {}
+        }
+        part.downcast_ref::<CastExpr>().is_some_and(|cast| {
+            let from = cast.expr().data_type(input);
+            !from.is_ok_and(|from| cast_is_strictly_monotonic(&from, cast.cast_type()))
+        })
     };
     match has(&rounds) && !has(&is_and) {
         true => collect_columns(conjunct).into_iter().min_by_key(Column::index),

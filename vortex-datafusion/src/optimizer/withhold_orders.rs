@@ -27,7 +27,7 @@
 //! the operators above its scan, unless the expression is equated with a column, by a filter or by the keys of a join:
 //! then the order of any values that are equal to those below is taken for that of the column. This rule runs before all
 //! others, which rely on what scans declare, and pass filters on: it also holds back those that would reach other
-//! columns (`misdirected_filters.rs`), and tells those apart that seem to leave one value (`rounded_filters.rs`).
+//! columns (`misdirected_filters.rs`).
 
 use std::ops::BitOrAssign;
 use std::sync::Arc;
@@ -48,7 +48,6 @@ use datafusion_physical_plan::joins::{HashJoinExec, JoinOnRef, NestedLoopJoinExe
 use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use super::misdirected_filters::hold_back;
-use super::rounded_filters::keep_ranges;
 use crate::convert::cast_is_monotonic;
 use crate::orders::without_orders_of;
 use crate::source::VortexSource;
@@ -75,7 +74,7 @@ impl PhysicalOptimizerRule for WithholdOrders {
             }
             Ok(TreeNodeRecursion::Continue)
         })?;
-        keep_ranges(hold_back(withhold(plan, equated)?)?)
+        hold_back(withhold(plan, equated)?)
     }
 
     fn name(&self) -> &str {

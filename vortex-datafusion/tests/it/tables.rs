@@ -574,5 +574,8 @@ async fn registering_changes_nothing_else_of_a_session() {
     let state = context.state();
     let rules = state.physical_optimizers().iter().map(|rule| rule.name());
     let ours: Vec<_> = rules.filter(|rule| rule.contains("vortex")).collect();
-    assert_eq!(ours, ["vortex_withhold_orders", "vortex_keep_limits", "vortex_tell_scans"]);
+    assert_eq!(
+        ours,
+        ["vortex_withhold_orders", "vortex_keep_ranges", "vortex_keep_limits", "vortex_tell_scans"]
+    );
 }
