@@ -18,35 +18,65 @@ use vortex_datafusion::VortexFormat;
 
 use crate::files::{copy, plan, run, session, show};
 
-/// Reads `100 - a` for `a`, and 5 for `c` where a file lacks it.
+/// What an adapter makes of a node of an expression, given the schema of a file.
+type Rewrite = fn(Arc<dyn PhysicalExpr>, &SchemaRef) -> Result<Transformed<Arc<dyn PhysicalExpr>>>;
+
+/// Rewrites expressions before they are adapted as usual.
 #[derive(Debug)]
-struct Adapting;
+struct Adapting(Rewrite);
 
 impl PhysicalExprAdapterFactory for Adapting {
     fn create(&self, table: SchemaRef, file: SchemaRef) -> Result<Arc<dyn PhysicalExprAdapter>> {
         let inner = DefaultPhysicalExprAdapterFactory.create(table, Arc::clone(&file))?;
-        Ok(Arc::new(Adapter { file, inner }))
+        Ok(Arc::new(Adapter { rewrite: self.0, file, inner }))
     }
 }
 
 #[derive(Debug)]
 struct Adapter {
+    rewrite: Rewrite,
     file: SchemaRef,
     inner: Arc<dyn PhysicalExprAdapter>,
 }
 
 impl PhysicalExprAdapter for Adapter {
     fn rewrite(&self, expr: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
-        let adapted = expr.transform_up(|node| {
-            let name = node.downcast_ref::<Column>().map(Column::name);
-            Ok(match name {
-                Some("a") => Transformed::yes(Arc::new(BinaryExpr::new(lit(100i64), Operator::Minus, node))),
-                Some("c") if self.file.index_of("c").is_err() => Transformed::yes(lit(5i64)),
-                _ => Transformed::no(node),
-            })
-        });
-        self.inner.rewrite(adapted.data()?)
+        self.inner.rewrite(expr.transform_up(|node| (self.rewrite)(node, &self.file)).data()?)
     }
+}
+
+fn name_of(node: &Arc<dyn PhysicalExpr>) -> Option<&str> {
+    node.downcast_ref::<Column>().map(Column::name)
+}
+
+/// Reads `100 - a` for `a`, and 5 for `c` where a file lacks it.
+fn computed(node: Arc<dyn PhysicalExpr>, file: &SchemaRef) -> Result<Transformed<Arc<dyn PhysicalExpr>>> {
+    Ok(match name_of(&node) {
+        Some("a") => Transformed::yes(Arc::new(BinaryExpr::new(lit(100i64), Operator::Minus, node))),
+        Some("c") if file.index_of("c").is_err() => Transformed::yes(lit(5i64)),
+        _ => Transformed::no(node),
+    })
+}
+
+/// Reads `price` for `list`, where a file lacks it.
+fn renamed(node: Arc<dyn PhysicalExpr>, file: &SchemaRef) -> Result<Transformed<Arc<dyn PhysicalExpr>>> {
+    Ok(match name_of(&node) {
+        Some("list") if file.index_of("list").is_err() => {
+            Transformed::yes(Arc::new(Column::new_with_schema("price", file)?))
+        }
+        _ => Transformed::no(node),
+    })
+}
+
+/// Registers the files of a folder as table `t`, with an adapter.
+async fn register_adapted(context: &SessionContext, folder: &TempDir, rewrite: Rewrite) {
+    let config = ListingTableConfig::new(ListingTableUrl::parse(folder.path().to_str().unwrap()).unwrap())
+        .with_listing_options(ListingOptions::new(Arc::new(VortexFormat::new())))
+        .infer_schema(&context.state())
+        .await
+        .unwrap()
+        .with_expr_adapter_factory(Arc::new(Adapting(rewrite)));
+    context.register_table("t", Arc::new(ListingTable::try_new(config).unwrap())).unwrap();
 }
 
 /// The table `t` over two files that are sorted by the `a` that they store, and its rows as `expected`.
@@ -60,13 +90,7 @@ async fn adapted() -> (SessionContext, TempDir) {
     for (at, rows) in stored.iter().enumerate() {
         copy(&context, rows, folder.path().join(format!("{at}.vortex")).display()).await;
     }
-    let config = ListingTableConfig::new(ListingTableUrl::parse(folder.path().to_str().unwrap()).unwrap())
-        .with_listing_options(ListingOptions::new(Arc::new(VortexFormat::new())))
-        .infer_schema(&context.state())
-        .await
-        .unwrap()
-        .with_expr_adapter_factory(Arc::new(Adapting));
-    context.register_table("t", Arc::new(ListingTable::try_new(config).unwrap())).unwrap();
+    register_adapted(&context, &folder, computed).await;
     let expected = "CREATE TABLE expected AS \
                     SELECT 100 - value AS a, 5 AS c FROM generate_series(1, 50) UNION ALL \
                     SELECT 100 - value, nullif(value - 50, 10) FROM generate_series(51, 100)";
@@ -100,36 +124,6 @@ async fn columns_that_an_adapter_fills_or_rewrites_are_counted_filtered_and_sort
     }
 }
 
-/// Reads `price` for `list`, where a file lacks it.
-#[derive(Debug)]
-struct Renaming;
-
-impl PhysicalExprAdapterFactory for Renaming {
-    fn create(&self, table: SchemaRef, file: SchemaRef) -> Result<Arc<dyn PhysicalExprAdapter>> {
-        let inner = DefaultPhysicalExprAdapterFactory.create(table, Arc::clone(&file))?;
-        Ok(Arc::new(Renamed { file, inner }))
-    }
-}
-
-#[derive(Debug)]
-struct Renamed {
-    file: SchemaRef,
-    inner: Arc<dyn PhysicalExprAdapter>,
-}
-
-impl PhysicalExprAdapter for Renamed {
-    fn rewrite(&self, expr: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
-        let adapted = expr.transform_up(|node| {
-            let is_list = node.downcast_ref::<Column>().is_some_and(|column| column.name() == "list");
-            Ok(match is_list && self.file.index_of("list").is_err() {
-                true => Transformed::yes(Arc::new(Column::new_with_schema("price", &self.file)?) as _),
-                false => Transformed::no(node),
-            })
-        });
-        self.inner.rewrite(adapted.data()?)
-    }
-}
-
 #[tokio::test]
 async fn extremes_of_one_column_do_not_rule_out_another_that_an_adapter_takes_from_the_same() {
     let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
@@ -139,13 +133,7 @@ async fn extremes_of_one_column_do_not_rule_out_another_that_an_adapter_takes_fr
         let rows = format!("SELECT {columns}, value % 7 AS quantity FROM generate_series(1, 9)");
         copy(&context, &rows, folder.path().join(format!("{at}.vortex")).display()).await;
     }
-    let config = ListingTableConfig::new(ListingTableUrl::parse(folder.path().to_str().unwrap()).unwrap())
-        .with_listing_options(ListingOptions::new(Arc::new(VortexFormat::new())))
-        .infer_schema(&context.state())
-        .await
-        .unwrap()
-        .with_expr_adapter_factory(Arc::new(Renaming));
-    context.register_table("t", Arc::new(ListingTable::try_new(config).unwrap())).unwrap();
+    register_adapted(&context, &folder, renamed).await;
     let found = show(&context, "SELECT min(price), min(list), max(list) FROM t WHERE quantity > 0").await;
     let expected =
         show(&context, "SELECT 1 AS \"min(t.price)\", 51 AS \"min(t.list)\", 109 AS \"max(t.list)\"").await;
