@@ -16,7 +16,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use tempfile::TempDir;
 use vortex_datafusion::VortexFormat;
 
-use crate::files::{copy, plan, run, session, show};
+use crate::files::{copy, numbers, plan, run, session, show};
 
 /// What an adapter makes of a node of an expression, given the schema of a file.
 type Rewrite = fn(Arc<dyn PhysicalExpr>, &SchemaRef) -> Result<Transformed<Arc<dyn PhysicalExpr>>>;
@@ -134,10 +134,10 @@ async fn extremes_of_one_column_do_not_rule_out_another_that_an_adapter_takes_fr
         copy(&context, &rows, folder.path().join(format!("{at}.vortex")).display()).await;
     }
     register_adapted(&context, &folder, renamed).await;
-    let found = show(&context, "SELECT min(price), min(list), max(list) FROM t WHERE quantity > 0").await;
-    let expected =
-        show(&context, "SELECT 1 AS \"min(t.price)\", 51 AS \"min(t.list)\", 109 AS \"max(t.list)\"").await;
-    assert_eq!(found, expected);
+    for (functions, expected) in [("min(price), min(list)", [1, 51]), ("max(list), max(price)", [109, 59])] {
+        let found = run(&context, &format!("SELECT {functions} FROM t WHERE quantity > 0")).await;
+        assert_eq!([numbers(&found, 0), numbers(&found, 1)].concat(), expected, "{functions}");
+    }
 }
 
 #[tokio::test]
