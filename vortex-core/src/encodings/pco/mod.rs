@@ -9,7 +9,8 @@
 //! the validity. Numbers have 16, 32 or 64 bits.
 //!
 //! Slices keep track of their rows; decoding, filter and take decompress only pages that contain a wanted
-//! value, and these only up to the last one. The pco crate decodes; it is called in only one place.
+//! value, and these only up to the last one. The pco crate decodes; it is called in only one place. Pages of
+//! more values than several splits have rows are decompressed when they are loaded.
 
 mod encode;
 
@@ -68,8 +69,14 @@ impl Encoding for Pco {
         ID
     }
 
+    /// Large pages are decompressed at once: if each of many slices began at their start, a file of a few hundred bytes
+    /// took hours.
     fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
-        Ok(Arc::new(PcoArray::load(node, None)?))
+        let array = PcoArray::load(node, None)?;
+        match array.has_large_pages() {
+            true => Ok(Arc::new(array.decode_natural()?)),
+            false => Ok(Arc::new(array)),
+        }
     }
 
     /// Loads only the pages that contain values of the rows.
@@ -103,6 +110,9 @@ struct Chunks {
 
 /// The mode of chunks whose values are numbers of a dictionary.
 const DICTIONARY_MODE: u32 = 4;
+
+/// Pages with more values than this are large: several splits need them.
+const LARGE_PAGE: usize = 256 << 10;
 
 /// Number of values that are decoded at a time: few enough that they stay in the processor's cache until they are copied.
 const PIECE: usize = 8 * FULL_BATCH_N;
@@ -182,6 +192,10 @@ impl PcoArray {
             rows,
             limits: *node.limits(),
         })
+    }
+
+    fn has_large_pages(&self) -> bool {
+        self.stored.all.iter().flat_map(|chunk| &chunk.pages).any(|page| page.values.len() > LARGE_PAGE)
     }
 
     /// The live numbers, spread to their rows.
@@ -427,6 +441,20 @@ mod tests {
         let found = array.take(&UInt64Array::from(vec![3, 1000])).unwrap().decode(&DataType::Int64).unwrap();
         assert_eq!(found.as_primitive::<Int64Type>().values(), &[values[3], values[1000]]);
         assert!(array.take(&UInt64Array::from(vec![4000])).is_err());
+    }
+
+    #[test]
+    fn pages_that_hold_many_splits_are_decompressed_once() {
+        let load = |pages: &[usize]| {
+            let values: Vec<u16> = vec![7; pages.iter().sum()];
+            let pages = pages.iter().map(|len| &values[..*len]).collect();
+            tree(encode(&[pages])).load(&DType::Primitive(PType::U16, false), values.len()).unwrap()
+        };
+        assert_eq!(load(&[LARGE_PAGE, 9]).encoding(), ID);
+        let large = load(&[9, LARGE_PAGE + 1]);
+        assert_eq!(large.encoding(), "arrow");
+        let slice = large.slice(LARGE_PAGE..LARGE_PAGE + 2).unwrap().decode(&DataType::UInt16).unwrap();
+        assert_eq!(slice.as_ref(), &UInt16Array::from(vec![7, 7]));
     }
 
     #[test]

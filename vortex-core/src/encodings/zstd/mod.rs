@@ -46,6 +46,9 @@ pub(crate) const ID: &str = "vortex.zstd";
 /// Frames with more values than two splits have rows, or with more bytes than several of them decode to, are large.
 const LARGE_FRAME_VALUES: usize = 128 << 10;
 const LARGE_FRAME_BYTES: usize = 64 << 20;
+/// So are frames of this many bytes in arrays of this many rows: many splits may have few of the values, between nulls.
+const SPREAD_FRAME_BYTES: usize = 1 << 20;
+const SPREAD_FRAME_ROWS: usize = 1 << 20;
 
 /// Number of bytes of the length before each string.
 const PREFIX: usize = 4;
@@ -278,7 +281,8 @@ impl ZstdArray {
     fn has_large_frames(&self) -> bool {
         let is_large = |frame: &Frame| {
             let values = frame.values.as_ref().map_or(self.len(), Range::len);
-            values > LARGE_FRAME_VALUES || (values > 1 && frame.size > LARGE_FRAME_BYTES)
+            let is_spread = self.len() > SPREAD_FRAME_ROWS && frame.size > SPREAD_FRAME_BYTES;
+            values > LARGE_FRAME_VALUES || (values > 1 && (frame.size > LARGE_FRAME_BYTES || is_spread))
         };
         self.stored.all.iter().any(is_large)
     }

@@ -131,6 +131,20 @@ fn frames_that_hold_many_splits_are_decompressed_once() {
 }
 
 #[test]
+fn long_frames_whose_values_are_far_apart_are_decompressed_once() {
+    let long = "x".repeat(SPREAD_FRAME_BYTES);
+    let load = |len: usize| {
+        let valid: Vec<bool> = (0..len).map(|at| at == 0 || at == len - 1).collect();
+        let tree = tree(&[text_frame(&[&long, "y"])]).child(Tree::bools(&valid));
+        tree.load(&DType::Utf8(true), len).unwrap()
+    };
+    assert_eq!(load(SPREAD_FRAME_ROWS).encoding(), ID);
+    let spread = load(SPREAD_FRAME_ROWS + 1);
+    assert_eq!(spread.encoding(), "arrow");
+    assert_eq!(spread.decode(&DataType::Utf8View).unwrap().null_count(), SPREAD_FRAME_ROWS - 1);
+}
+
+#[test]
 fn sizes_and_lengths_are_checked() {
     let decode = |frames: &[(Vec<u8>, usize)], rows| {
         tree(frames).load(&DType::Utf8(false), rows)?.decode(&DataType::Utf8View)
