@@ -125,8 +125,12 @@ impl BestFirst {
         let place = places.first().cloned();
         let live = split.live.indices();
         let rows = places.into_iter().zip(first.values()).map(|(place, at)| (place, live[*at as usize]));
-        let rows: Vec<_> = rows.take(self.found.count()).collect();
+        let mut rows: Vec<_> = rows.take(self.found.count()).collect();
         self.found.add(&self.order, rows.iter().map(|(place, _)| place));
+        // Many splits may be filtered before one is decoded, and keep theirs until then.
+        if let Some(last) = self.last_wanted() {
+            rows.truncate(rows.partition_point(|(place, _)| place <= &last));
+        }
         Ok(Best { place, rows })
     }
 
