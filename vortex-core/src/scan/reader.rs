@@ -1,7 +1,8 @@
 //! A scan for callers without an asynchronous runtime.
 
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 
 use arrow::array::{RecordBatch, RecordBatchReader};
@@ -9,7 +10,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use futures::StreamExt as _;
 use futures::future::{Either, select};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::ScanBuilder;
 use super::stream::BatchStream;
@@ -24,6 +25,8 @@ const BATCHES_AHEAD: usize = 2;
 pub struct BatchReader {
     schema: SchemaRef,
     batches: Receiver<Result<RecordBatch>>,
+    /// One permit for each batch that may still be decoded ahead.
+    room: Arc<Semaphore>,
     /// Stops the scan when it is dropped.
     _stop: oneshot::Sender<()>,
     /// The thread that scans, until it has ended.
@@ -38,15 +41,23 @@ impl BatchReader {
     fn start_on(thread: thread::Builder, scan: ScanBuilder) -> Result<Self> {
         let plan = scan.plan()?;
         let schema = Arc::clone(&plan.schema);
-        let (sender, batches) = sync_channel(BATCHES_AHEAD);
+        let (sender, batches) = channel();
+        let room = Arc::new(Semaphore::new(BATCHES_AHEAD));
+        let free = Arc::clone(&room);
         let (stop, mut stopped) = oneshot::channel();
         let run = move || {
             let scan = async {
                 let mut stream = BatchStream::start(plan)?;
-                // Sending fails if the reader was dropped; then the rest is not needed.
+                // While the caller is busy, the thread must not block: bytes that nobody receives time out.
                 while let Either::Left((Some(outcome), _)) = select(stream.next(), &mut stopped).await
-                    && sender.send(outcome).is_ok()
-                {}
+                    && let Either::Left((Ok(place), _)) = select(pin!(free.acquire()), &mut stopped).await
+                {
+                    place.forget();
+                    // This fails if the reader was dropped; then the rest is not needed.
+                    if sender.send(outcome).is_err() {
+                        break;
+                    }
+                }
                 Ok::<_, Error>(())
             };
             // Built on this thread: the caller may be within another runtime, where none may be dropped.
@@ -63,7 +74,7 @@ impl BatchReader {
         };
         let scanning = thread.name("vortex-scan".into()).spawn(run);
         let scanning = scanning.map_err(Error::external)?;
-        Ok(Self { schema, batches, _stop: stop, scanning: Some(scanning) })
+        Ok(Self { schema, batches, room, _stop: stop, scanning: Some(scanning) })
     }
 }
 
@@ -72,6 +83,7 @@ impl Iterator for BatchReader {
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Ok(outcome) = self.batches.recv() {
+            self.room.add_permits(1);
             return Some(outcome.map_err(|error| ArrowError::ExternalError(Box::new(error))));
         }
         // A panic, for instance in a predicate of the caller, must not look like the end of the rows. It is

@@ -166,6 +166,24 @@ async fn a_reader_that_nobody_drains_holds_up_no_other() {
     assert_eq!(budget.bytes_in_use(), 0);
 }
 
+#[tokio::test]
+async fn reads_of_a_reader_arrive_while_its_caller_is_busy() {
+    let column: ArrayRef = Arc::new(UInt64Array::from_iter_values((0..500_000).map(scattered)));
+    let batch = RecordBatch::try_from_iter([("a", column)]).unwrap();
+    let (store, file) = stored(written([&batch], WriteOptions::new()).await).await;
+    store.set_piece_len(4 << 10);
+    let scheduler = Scheduler::new(1 << 30);
+    let mut reader = file.scan().with_scheduler(scheduler).with_batch_size(100).into_reader().unwrap();
+    // Waits on this thread, as callers do.
+    reader.next().unwrap().unwrap();
+    let start = std::time::Instant::now();
+    while store.in_flight.get() > 0 {
+        assert!(start.elapsed() < Duration::from_secs(60), "connections to stores time out");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(reader.map(|batch| batch.unwrap().num_rows()).sum::<usize>(), 499_900);
+}
+
 async fn settled(scheduler: &Scheduler, store: &TestStore) {
     for _ in 0..100 {
         if scheduler.bytes_in_use() == 0 && store.in_flight.get() == 0 {
