@@ -218,6 +218,9 @@ impl FileBlocks {
     }
 
     fn get(&self, range: &Range<u64>) -> Option<Bytes> {
+        if range.end > self.file_len {
+            return None;
+        }
         let block = |start| self.cache.get(&(Arc::clone(&self.version), start), self.answer.as_ref());
         let (first, len) = (self.at(range.start), range.end.checked_sub(range.start)?);
         if range.end <= first.end {
@@ -383,6 +386,10 @@ mod tests {
         assert_eq!(file.widened(LEN - 1..LEN), 10 * MIN_BLOCK..LEN);
         assert_eq!(file.read(LEN - 10..LEN).await.unwrap(), contents()[LEN as usize - 10..]);
         assert!(file.cached(&(LEN - 100..LEN)).is_some());
+        // A description of another file may refer to what is beyond the end.
+        for range in [LEN - 100..LEN + 1, LEN + 1..LEN + 2, LEN + MIN_BLOCK..LEN + 3 * MIN_BLOCK] {
+            assert!(file.cached(&range).is_none(), "{range:?}");
+        }
     }
 
     #[tokio::test]

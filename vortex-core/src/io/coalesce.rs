@@ -49,8 +49,8 @@ fn join(wanted: &[Range<u64>], order: &[usize], profile: &StorageProfile, percen
             let wasted = read.wasted + gap;
             let close = gap <= profile.coalesce_gap && len <= profile.max_read.max(range.end - range.start);
             let thrifty =
-                gap == 0 || wasted * 100 <= len * percent || wasted <= profile.coalesce_gap / FREE_WASTE;
-            if range.start < read.range.end || (close && thrifty) {
+                || gap == 0 || wasted * 100 <= len * percent || wasted <= profile.coalesce_gap / FREE_WASTE;
+            if range.start < read.range.end || (close && thrifty()) {
                 *read = PlannedRead {
                     range: read.range.start..end,
                     serves: std::mem::take(&mut read.serves),
@@ -90,6 +90,12 @@ mod tests {
     #[test]
     fn overlapping_ranges_share_a_read_whatever_its_size() {
         assert_eq!(ranges(&[0..900, 100..2000]), vec![0..2000; 1]);
+    }
+
+    #[test]
+    fn no_distance_is_too_large() {
+        let end = u64::MAX / READ_ALIGNMENT * READ_ALIGNMENT;
+        assert_eq!(ranges(&[0..64, end..end + 1]), [0..64, end..end + 1]);
     }
 
     #[test]
