@@ -10,7 +10,7 @@ use arrow::array::{
     GenericListArray, GenericListViewArray, LargeBinaryArray, LargeListArray, MapArray, OffsetSizeTrait,
     PrimitiveArray, StructArray, UInt64Array, new_null_array,
 };
-use arrow::buffer::OffsetBuffer;
+use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
 use arrow::datatypes::{
     ArrowNativeType as _, DataType, FieldRef, Fields, Int16Type, Int32Type, Int64Type, IntervalDayTimeType,
@@ -19,6 +19,7 @@ use arrow::datatypes::{
 use hashbrown::HashMap;
 
 use super::hidden::fit_decimals;
+use crate::array::masking::mask;
 use crate::array::restore::{map_entries, renamed, without_nulls};
 use crate::array::{has_empty_values, present, shown_items, take};
 use crate::dtype::any_inner;
@@ -47,6 +48,12 @@ fn carried(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
         | (DataType::Timestamp(_, Some(_)), DataType::Timestamp(_, Some(_))) => renamed(array, to)?,
         (DataType::Interval(unit), DataType::Struct(fields)) => interval_parts(array, *unit, fields)?,
         (DataType::FixedSizeBinary(_), DataType::LargeBinary) => byte_strings(array.as_fixed_size_binary())?,
+        (DataType::ListView(item), DataType::List(to_item)) if has_runs(item.data_type()) => {
+            lists(&views_of_rows(array.as_list_view::<i32>(), to_item)?, to_item)?
+        }
+        (DataType::LargeListView(item), DataType::LargeList(to_item)) if has_runs(item.data_type()) => {
+            lists(&views_of_rows(array.as_list_view::<i64>(), to_item)?, to_item)?
+        }
         (DataType::ListView(item), _) => carried(&lists(array.as_list_view::<i32>(), item)?, to)?,
         (DataType::LargeListView(item), _) => carried(&lists(array.as_list_view::<i64>(), item)?, to)?,
         (DataType::List(_), DataType::List(item)) => carry_list(array.as_list::<i32>(), item)?,
@@ -65,14 +72,8 @@ fn carried(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
 /// Replaces keys by values; text is not copied for each row but referenced by views.
 fn carry_dictionary(dictionary: &dyn AnyDictionaryArray, to: &DataType) -> Result<ArrayRef> {
     if !is_text(dictionary.values().data_type()) {
-        if has_runs(dictionary.values().data_type()) && dictionary.keys().null_count() > 0 {
-            // Arrow looks up what null keys hide in runs, which may be anything.
-            if dictionary.values().is_empty() {
-                return Ok(new_null_array(to, dictionary.len()));
-            }
-            let keys = dictionary.normalized_keys().into_iter().map(|key| key as u64).collect();
-            let keys = UInt64Array::new(keys, dictionary.keys().nulls().cloned());
-            return carried(&take(dictionary.values(), &keys)?, to);
+        if has_runs(dictionary.values().data_type()) {
+            return carry_dictionary_of_runs(dictionary, to);
         }
         // What null keys hide has the width of the type, as readers expect of fields that are not nullable.
         return carried(&take(dictionary.values(), dictionary.keys())?, to);
@@ -83,6 +84,27 @@ fn carry_dictionary(dictionary: &dyn AnyDictionaryArray, to: &DataType) -> Resul
         return take(&carried(&values, to)?, &keys);
     }
     take(&carried(dictionary.values(), to)?, dictionary.keys())
+}
+
+/// Expands the runs in the values of a dictionary before its keys. Arrow looks up what null keys hide in runs, which may
+/// be anything, and panics if keys repeat more rows than ends can count, or if there are no keys.
+fn carry_dictionary_of_runs(dictionary: &dyn AnyDictionaryArray, to: &DataType) -> Result<ArrayRef> {
+    if dictionary.is_empty() || dictionary.values().is_empty() {
+        return Ok(new_null_array(to, dictionary.len()));
+    }
+    let (values, keys) = shown_values(dictionary)?;
+    let (_, keys, nulls) = keys.into_parts();
+    let rows = take(&carried(&values, to)?, &UInt64Array::new(keys, None))?;
+    let Some(nulls) = nulls else { return Ok(rows) };
+    match rows.as_struct_opt() {
+        // Fields that are not nullable keep values.
+        Some(structs) => {
+            let nulls = NullBuffer::union(structs.nulls(), Some(&nulls));
+            let (fields, columns) = (structs.fields().clone(), structs.columns().to_vec());
+            Ok(Arc::new(StructArray::try_new_with_length(fields, columns, nulls, rows.len())?))
+        }
+        None => mask(&rows, &nulls),
+    }
 }
 
 fn has_runs(data_type: &DataType) -> bool {
@@ -169,6 +191,16 @@ fn carry_struct(structs: &StructArray, fields: &Fields) -> Result<ArrayRef> {
 fn carry_field(values: &ArrayRef, field: &FieldRef) -> Result<ArrayRef> {
     let values = carried(values, field.data_type())?;
     if field.is_nullable() { Ok(values) } else { without_nulls(values) }
+}
+
+/// The same views of carried items: runs are expanded before lists repeat them, since their ends may be too narrow then.
+fn views_of_rows<O: OffsetSizeTrait>(
+    views: &GenericListViewArray<O>,
+    item: &FieldRef,
+) -> Result<GenericListViewArray<O>> {
+    let values = carried(views.values(), item.data_type())?;
+    let (starts, lengths) = (views.offsets().clone(), views.sizes().clone());
+    Ok(GenericListViewArray::try_new(Arc::clone(item), starts, lengths, values, views.nulls().cloned())?)
 }
 
 /// Lists over the unchanged items if these are consecutive; otherwise over copies.

@@ -3,7 +3,8 @@
 //! Every batch may come with its own dictionary. Readers cut rows into different batches, in which values
 //! of several dictionaries meet; keys of 8 or 16 bits may not be able to address all of them. The schema
 //! stored in the file then has keys of 32 bits. The same goes for run ends of 16 bits below lists, which may have more
-//! items at a time than these can count.
+//! items at a time than these can count. What dictionaries, runs and views of lists repeat counts as often as it is shown:
+//! it is repeated in files, and so when it is read.
 //!
 //! Arrays and types are traversed in the same order, so that dictionaries within structs, lists, maps and other
 //! dictionaries can be identified by their number.
@@ -12,7 +13,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
-use arrow::array::{AnyDictionaryArray, Array, ArrayRef, AsArray as _, RecordBatch};
+use arrow::array::{AnyDictionaryArray, Array, ArrayRef, AsArray as _, OffsetSizeTrait, RecordBatch};
 use arrow::datatypes::{DataType, Int16Type, Int32Type, Int64Type, RunEndIndexType, Schema, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 
@@ -28,7 +29,8 @@ pub(super) struct NarrowKeys {
 
 /// An array with narrow keys or ends.
 enum Narrow<'a> {
-    Keys(&'a dyn AnyDictionaryArray),
+    /// Keys, with the number of rows that show their values.
+    Keys(&'a dyn AnyDictionaryArray, usize),
     /// The number of rows that ends of runs count.
     Ends(usize),
 }
@@ -69,7 +71,7 @@ impl NarrowKeys {
         let mut all = self.all.iter_mut();
         let hasher = &self.hasher;
         batch.columns().iter().try_for_each(|column| {
-            walk_array(column, false, &mut |narrow| match all.next() {
+            walk_array(column, column.len(), false, &mut |narrow| match all.next() {
                 Some(seen) => seen.see(narrow, hasher),
                 None => Ok(()),
             })
@@ -95,17 +97,14 @@ impl Seen {
     }
 
     fn see(&mut self, narrow: Narrow<'_>, hasher: &RandomState) -> Result<()> {
-        let array = match narrow {
-            Narrow::Keys(array) => array,
-            Narrow::Ends(rows) => {
-                self.rows = self.rows.saturating_add(rows);
-                return Ok(());
-            }
+        let (values, rows) = match narrow {
+            Narrow::Keys(array, rows) => (Some(array.values()), rows),
+            Narrow::Ends(rows) => (None, rows),
         };
-        let values = array.values();
-        if matches!(values.data_type(), DataType::Struct(_)) {
-            self.rows = self.rows.saturating_add(array.len());
-        }
+        let Some(values) = values.filter(|values| !matches!(values.data_type(), DataType::Struct(_))) else {
+            self.rows = self.rows.saturating_add(rows);
+            return Ok(());
+        };
         let is_known = self.last.as_ref().is_some_and(|last| Arc::ptr_eq(last, values));
         if is_known || self.is_full() {
             return Ok(());
@@ -138,49 +137,66 @@ fn are_narrow(ends: &DataType, below_lists: bool) -> bool {
     below_lists && *ends == DataType::Int16
 }
 
-/// Visits each array with narrow keys or ends.
+/// Visits each array with narrow keys or ends, of which `rows` are shown: more than it has if it is below dictionaries,
+/// runs or views of lists, which files repeat.
 fn walk_array(
     array: &dyn Array,
+    rows: usize,
     below_lists: bool,
     found: &mut dyn FnMut(Narrow<'_>) -> Result<()>,
 ) -> Result<()> {
+    // How often a list that is repeated shows its items is not known.
+    let items_of = |items: usize| if rows > array.len() { usize::MAX } else { items };
+    let mut walk_items = |items: &dyn Array| walk_array(items, items_of(items.len()), true, found);
     match array.data_type() {
         DataType::Dictionary(keys, _) => {
             let dictionary = array.as_any_dictionary();
             if capacity(keys).is_some() {
-                found(Narrow::Keys(dictionary))?;
+                found(Narrow::Keys(dictionary, rows))?;
             }
-            walk_array(dictionary.values(), below_lists, found)
+            walk_array(dictionary.values(), rows, below_lists, found)
         }
         DataType::Struct(_) => {
-            array.as_struct().columns().iter().try_for_each(|column| walk_array(column, below_lists, found))
+            let columns = array.as_struct().columns();
+            columns.iter().try_for_each(|column| walk_array(column, rows, below_lists, found))
         }
-        DataType::List(_) => walk_array(array.as_list::<i32>().values(), true, found),
-        DataType::LargeList(_) => walk_array(array.as_list::<i64>().values(), true, found),
-        DataType::ListView(_) => walk_array(array.as_list_view::<i32>().values(), true, found),
-        DataType::LargeListView(_) => walk_array(array.as_list_view::<i64>().values(), true, found),
-        DataType::FixedSizeList(..) => walk_array(array.as_fixed_size_list().values(), true, found),
-        DataType::Map(..) => walk_array(array.as_map().entries(), true, found),
+        DataType::List(_) => walk_items(array.as_list::<i32>().values()),
+        DataType::LargeList(_) => walk_items(array.as_list::<i64>().values()),
+        DataType::ListView(_) => {
+            let lists = array.as_list_view::<i32>();
+            walk_array(lists.values(), items_of(sum(lists.sizes())), true, found)
+        }
+        DataType::LargeListView(_) => {
+            let lists = array.as_list_view::<i64>();
+            walk_array(lists.values(), items_of(sum(lists.sizes())), true, found)
+        }
+        DataType::FixedSizeList(..) => walk_items(array.as_fixed_size_list().values()),
+        DataType::Map(..) => walk_items(array.as_map().entries()),
         DataType::RunEndEncoded(ends, _) => {
             if are_narrow(ends.data_type(), below_lists) {
-                found(Narrow::Ends(array.len()))?;
+                found(Narrow::Ends(rows))?;
             }
             match ends.data_type() {
-                DataType::Int16 => walk_runs::<Int16Type>(array, below_lists, found),
-                DataType::Int32 => walk_runs::<Int32Type>(array, below_lists, found),
-                _ => walk_runs::<Int64Type>(array, below_lists, found),
+                DataType::Int16 => walk_runs::<Int16Type>(array, rows, below_lists, found),
+                DataType::Int32 => walk_runs::<Int32Type>(array, rows, below_lists, found),
+                _ => walk_runs::<Int64Type>(array, rows, below_lists, found),
             }
         }
         _ => Ok(()),
     }
 }
 
+fn sum<O: OffsetSizeTrait>(sizes: &[O]) -> usize {
+    sizes.iter().map(|size| size.as_usize()).fold(0, usize::saturating_add)
+}
+
 fn walk_runs<R: RunEndIndexType>(
     array: &dyn Array,
+    rows: usize,
     below_lists: bool,
     found: &mut dyn FnMut(Narrow<'_>) -> Result<()>,
 ) -> Result<()> {
-    array.as_run_opt::<R>().map_or(Ok(()), |runs| walk_array(runs.values(), below_lists, found))
+    array.as_run_opt::<R>().map_or(Ok(()), |runs| walk_array(runs.values(), rows, below_lists, found))
 }
 
 /// The type with wide keys and ends where those, which can tell so many values or rows apart, are too narrow.

@@ -12,6 +12,7 @@ use arrow::array::{
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef, i256};
+use arrow::util::display::array_value_to_string;
 use futures::TryStreamExt as _;
 use vortex_core::expr::{Expr, FieldPath, RowPredicate};
 use vortex_core::io::{LocalSink, MemorySink};
@@ -169,6 +170,100 @@ async fn items_in_runs_are_read_with_ends_that_count_those_of_many_lists() {
     let items = plain(found.column(0).as_list::<i32>().values());
     let expected = (0..14 * 6000 * 5).map(|at| at / 5 % 6000);
     assert_eq!(items.as_primitive::<Int64Type>(), &Int64Array::from_iter_values(expected));
+}
+
+/// A struct in an array, with this name and of this type.
+fn struct_of(name: &str, column: ArrayRef) -> ArrayRef {
+    let field = Field::new(name, column.data_type().clone(), true);
+    Arc::new(StructArray::new(vec![field].into(), vec![column], None))
+}
+
+/// One value of a dictionary of structs, of which keys of eight bits can tell 128 rows apart.
+fn coded_struct() -> ArrayRef {
+    let structs = struct_of("x", Arc::new(Int64Array::from(vec![7])));
+    Arc::new(DictionaryArray::<Int8Type>::new(Int8Array::from(vec![0]), structs))
+}
+
+/// Views of lists, of which each is the whole of `items`.
+fn views_of_all(items: ArrayRef, rows: usize) -> ArrayRef {
+    let item = Arc::new(Field::new("item", items.data_type().clone(), true));
+    let (offsets, sizes) = (vec![0; rows], vec![i32::try_from(items.len()).unwrap(); rows]);
+    Arc::new(ListViewArray::new(item, offsets.into(), sizes.into(), items, None))
+}
+
+#[tokio::test]
+async fn keys_and_ends_below_what_is_repeated_count_it_as_often_as_it_is_shown() {
+    let rows = 200;
+    let run = |values: &ArrayRef| -> ArrayRef {
+        let ends = Int32Array::from(vec![rows]);
+        Arc::new(RunArray::<Int32Type>::try_new(&ends, values.as_ref()).unwrap())
+    };
+    let coded = |values: ArrayRef| -> ArrayRef {
+        let keys = Int32Array::from(vec![0; rows as usize]);
+        Arc::new(DictionaryArray::<Int32Type>::new(keys, values))
+    };
+    let ends = PrimitiveArray::<Int16Type>::from_iter_values([200]);
+    let items: ArrayRef =
+        Arc::new(RunArray::<Int16Type>::try_new(&ends, &Int64Array::from(vec![7])).unwrap());
+    let list = {
+        let item = Arc::new(Field::new("item", items.data_type().clone(), true));
+        Arc::new(ListArray::new(item, OffsetBuffer::from_lengths([200]), Arc::clone(&items), None))
+    };
+    for column in [
+        run(&coded_struct()),
+        views_of_all(coded_struct(), rows as usize),
+        coded(struct_of("d", coded_struct())),
+        coded(struct_of("d", run(&coded_struct()).slice(0, 1))),
+        views_of_all(items, rows as usize),
+        run(&(list as ArrayRef)),
+    ] {
+        let written: Vec<_> = (0..60).map(|_| batch(Arc::clone(&column))).collect();
+        let found = round_trip(&written).await;
+        assert_eq!(found.num_rows(), 60 * rows as usize);
+        let shown = |array: &ArrayRef, row| array_value_to_string(array, row).unwrap();
+        for row in [0, 199, 8191, 60 * 200 - 1] {
+            assert_eq!(shown(found.column(0), row), shown(&column, 0), "{}", column.data_type());
+        }
+    }
+}
+
+#[tokio::test]
+async fn runs_that_dictionaries_and_lists_repeat_may_have_narrow_ends() {
+    let ends = PrimitiveArray::<Int16Type>::from_iter_values([150, 200]);
+    let numbers = Int64Array::from(vec![Some(7), None]);
+    let runs: ArrayRef = Arc::new(RunArray::<Int16Type>::try_new(&ends, &numbers).unwrap());
+    let rows = 40_000;
+    let keys = |row: i32| (row % 11 != 5).then_some(row % 200);
+    let coded = |values: ArrayRef, rows: i32| -> ArrayRef {
+        let keys = Int32Array::from_iter((0..rows).map(keys));
+        Arc::new(DictionaryArray::<Int32Type>::new(keys, values))
+    };
+    let expected = |row: i32| keys(row).filter(|key| *key < 150).map(|_| 7);
+    let bytes: ArrayRef =
+        Arc::new(FixedSizeBinaryArray::try_from_iter(vec![b"abc"; 200].into_iter()).unwrap());
+    let fields = vec![
+        Field::new("runs", runs.data_type().clone(), true),
+        Field::new("bytes", bytes.data_type().clone(), false),
+    ];
+    let structs: ArrayRef = Arc::new(StructArray::new(fields.into(), vec![Arc::clone(&runs), bytes], None));
+    let file = opened(written(&[batch(coded(Arc::clone(&structs), rows))], WriteOptions::new()).await).await;
+    // Arrow could not join them.
+    let parts: Vec<_> = file.scan().into_stream().unwrap().try_collect().await.unwrap();
+    let mut row = 0;
+    for part in parts {
+        for at in 0..part.num_rows() {
+            let number = expected(row).map_or(String::new(), |number| number.to_string());
+            let shown = keys(row).map_or(String::new(), |_| format!("{{runs: {number}, bytes: 616263}}"));
+            assert_eq!(array_value_to_string(part.column(0), at).unwrap(), shown, "{row}");
+            row += 1;
+        }
+    }
+    assert_eq!(row, rows);
+    for none in
+        [coded(Arc::clone(&structs), 0), coded(structs.slice(0, 0), 0), views_of_all(runs, 9).slice(0, 0)]
+    {
+        assert_eq!(round_trip(&[batch(none)]).await.num_rows(), 0);
+    }
 }
 
 #[tokio::test]
