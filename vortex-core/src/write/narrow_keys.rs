@@ -277,9 +277,11 @@ mod tests {
         keys.see(&batch(nested(0..100, Int8Array::from(vec![0])))).unwrap();
         assert_eq!(keys.widened(&schema), schema);
         keys.see(&batch(nested(100..200, Int8Array::from(vec![0])))).unwrap();
-        let fields = vec![Field::new("word", wide(), true)].into();
-        let expected = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Struct(fields)));
-        assert_eq!(keys.widened(&schema).field(0).data_type(), &expected);
+        let structs = DataType::Struct(vec![Field::new("word", wide(), true)].into());
+        let coded = |keys| DataType::Dictionary(Box::new(keys), Box::new(structs.clone()));
+        assert_eq!(keys.widened(&schema).field(0).data_type(), &coded(DataType::Int8), "for two rows");
+        keys.see(&batch(nested(0..1, Int8Array::from(vec![0; 127])))).unwrap();
+        assert_eq!(keys.widened(&schema).field(0).data_type(), &coded(DataType::Int32));
     }
 
     #[test]
