@@ -200,15 +200,26 @@ fn may_fail(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> bool {
     !widens || may_fail(cast.expr(), input)
 }
 
-/// The node, unless a bound that is not known could be one that cannot be cast: then neither can rows, which must not
-/// remain unnoticed. Of columns that `may_fail`, both bounds have to be known, as they are after the cast, unless no row
-/// has a value; of others, both or none.
+/// The node, unless it states something wrong:
+///
+/// - Constants have bounds even if there are no rows, and DataFusion 55 takes them for those of a union. See
+///   `tests/it/upstream/statistics.rs`: `constants_of_no_rows_are_extremes_of_a_union`.
+/// - A bound that is not known could be one that cannot be cast: then neither can rows, which must not
+///   remain unnoticed. Of columns that `may_fail`, both bounds have to be known, as they are after the cast, unless no row
+///   has a value; of others, both or none.
 fn without_failure(
     node: Arc<dyn ExecutionPlan>,
     may_fail: &[bool],
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let known = StatisticsContext::new().compute(node.as_ref(), &StatisticsArgs::new())?;
     let is_known = |bound: &Precision<ScalarValue>| bound.get_value().is_some();
+    let has_bounds = known
+        .column_statistics
+        .iter()
+        .any(|column| is_known(&column.min_value) || is_known(&column.max_value));
+    if known.num_rows == Precision::Exact(0) && has_bounds {
+        return Ok(None);
+    }
     let are_known = known.column_statistics.iter().zip(may_fail).all(|(column, may_fail)| {
         let (min, max) = (is_known(&column.min_value), is_known(&column.max_value));
         let is_null =

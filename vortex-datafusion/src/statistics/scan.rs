@@ -14,6 +14,7 @@ use crate::selection::RowSelection;
 
 /// The scan with statistics and orders from which DataFusion 55 derives nothing wrong.
 pub(crate) fn as_stated(scan: FileScanConfig) -> FileScanConfig {
+    let scan = without_null_folders(scan);
     // `Some` only if the application has set one.
     match scan.expr_adapter_factory {
         Some(_) => with_estimates(without_values(scan)),
@@ -42,6 +43,42 @@ fn without_values(scan: FileScanConfig) -> FileScanConfig {
         .with_statistics(known)
         .with_output_ordering(Vec::new())
         .build()
+}
+
+/// The scan without what DataFusion 55 states of partition columns that are null in some files: that they have no nulls, but
+/// bounds. See `tests/it/upstream/statistics.rs`: `a_null_value_of_a_folder_is_no_null`.
+fn without_null_folders(scan: FileScanConfig) -> FileScanConfig {
+    let files = || scan.file_groups.iter().flat_map(FileGroup::iter);
+    let columns = scan.file_source().table_schema().table_partition_cols().len();
+    let is_null =
+        |file: &PartitionedFile, at: usize| file.partition_values.get(at).is_some_and(ScalarValue::is_null);
+    let has_nulls: Vec<bool> = (0..columns).map(|at| files().any(|file| is_null(file, at))).collect();
+    if !has_nulls.contains(&true) {
+        return scan;
+    }
+    let file_columns = scan.file_source().table_schema().file_schema().fields().len();
+    let without = |known: &Statistics, is_left_out: &dyn Fn(usize) -> bool| {
+        let mut known = known.clone();
+        let of_folders = known.column_statistics.iter_mut().skip(file_columns).enumerate();
+        for (_, column) in of_folders.filter(|(at, _)| is_left_out(*at)) {
+            *column = ColumnStatistics::new_unknown();
+        }
+        known
+    };
+    let of_table = |known: &Statistics| without(known, &|at| has_nulls.get(at) == Some(&true));
+    let of_file = |file: &PartitionedFile| {
+        let known = file.statistics.as_deref().map(|known| Arc::new(without(known, &|at| is_null(file, at))));
+        PartitionedFile { statistics: known, ..file.clone() }
+    };
+    let groups = scan.file_groups.iter().map(|group| {
+        let files: FileGroup = group.iter().map(of_file).collect();
+        match group.file_statistics(None) {
+            Some(known) => files.with_statistics(Arc::new(of_table(known))),
+            None => files,
+        }
+    });
+    let (groups, known) = (groups.collect(), of_table(&scan.statistics()));
+    FileScanConfigBuilder::from(scan).with_file_groups(groups).with_statistics(known).build()
 }
 
 /// A scan that states null counts, sums, minima, maxima and distinct counts as estimates, although they may be exact: see

@@ -136,6 +136,30 @@ async fn statistics_of_whole_files_may_come_with_selections_of_rows() {
 }
 
 #[tokio::test]
+async fn the_value_of_a_partition_may_be_null() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = Chosen::numbers(folder.path()).await;
+    let day = Arc::new(Field::new("day", DataType::Int32, true));
+    let schema = Arc::clone(table.table.file_schema());
+    table.table = TableSchema::builder(schema).with_table_partition_cols(vec![day]).build();
+    let unknown = &mut table.files[1];
+    let mut known = Arc::unwrap_or_clone(unknown.statistics.take().unwrap());
+    known.column_statistics.pop();
+    *unknown = unknown
+        .clone()
+        .with_partition_values(vec![ScalarValue::Int32(None)])
+        .with_statistics(Arc::new(known));
+    let context = table.register();
+    let count = async |sql: &str| number(&context, sql).await;
+    assert_eq!(count("SELECT count(day) FROM t").await, 1000);
+    assert_eq!(count("SELECT count(day) FROM t WHERE n > 0").await, 1000);
+    assert_eq!(count("SELECT count(*) FROM t WHERE day IS NULL").await, 2000);
+    assert_eq!(count("SELECT count(*) FROM t WHERE day = 1").await, 1000);
+    assert_eq!(count("SELECT CAST(max(day) + min(day) AS BIGINT) FROM t").await, 2);
+    assert_eq!(count(COUNT).await, 3000);
+}
+
+#[tokio::test]
 async fn a_provider_may_attach_files_that_it_has_open() {
     let bytes = std::fs::read(file("tpch_orders")).unwrap();
     let open = VortexFile::open(Arc::new(MemoryFile::new(bytes))).await.unwrap();

@@ -162,6 +162,10 @@ async fn a_file_without_rows_leaves_the_counts_of_others_known() {
     let plan = plan(&context, counts).await;
     assert!(!plan.contains("DataSourceExec"), "{plan}");
     assert!(show(&context, counts).await.contains("| 10 "));
+    let constants = "SELECT 5 AS a, 'new' AS b FROM none UNION ALL SELECT 7, 'archive' FROM some";
+    let extremes = format!("SELECT min(a), max(b) FROM ({constants})");
+    let found = show(&context, &extremes).await;
+    assert!(found.contains("| 7 ") && found.contains("| archive "), "{found}");
 }
 
 #[tokio::test]

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::stats::Precision;
-use datafusion::common::{ColumnStatistics, Statistics};
+use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
+use datafusion::datasource::listing::PartitionedFile;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 
 use super::source::Table;
@@ -82,6 +83,25 @@ async fn the_sum_of_a_constant_over_no_rows_is_zero() {
     plain.table("nothing", "SELECT 1 AS a WHERE false").await;
     let sql = "SELECT sum(x) FROM (SELECT 5 AS x FROM nothing)";
     plain.assert_wrong(sql, &["0"], &["null"], EXACT_STATISTICS).await;
+}
+
+#[tokio::test]
+async fn constants_of_no_rows_are_extremes_of_a_union() {
+    let plain = Plain::new(1);
+    plain.table("nothing", "SELECT 1 AS a WHERE false").await;
+    plain.table("something", "SELECT 1 AS a").await;
+    let sql = "SELECT min(x) FROM (SELECT 5 AS x FROM nothing UNION ALL SELECT 7 FROM something)";
+    plain.assert_wrong(sql, &["5"], &["7"], "`without_failure` in optimizer/exact_statistics.rs").await;
+}
+
+#[test]
+fn a_null_value_of_a_folder_is_no_null() {
+    let rows = Statistics { num_rows: Precision::Exact(10), ..Statistics::default() };
+    let file = PartitionedFile::new("x", 1).with_partition_values(vec![ScalarValue::Int32(None)]);
+    let known = file.with_statistics(Arc::new(rows)).statistics.unwrap();
+    let nulls = known.column_statistics[0].null_count;
+    let workaround = "`without_null_folders` in statistics/scan.rs";
+    assert_wrong(nulls, Precision::Exact(0), Precision::Exact(10), workaround);
 }
 
 #[tokio::test]
