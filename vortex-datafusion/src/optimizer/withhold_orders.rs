@@ -11,8 +11,9 @@
 //! The same applies to `date_trunc` in zones that turn their clocks back just after midnight; to `date_bin`, which is null
 //! for times that nanoseconds cannot count; to `log(base, x)`, which falls if the base is below 1, or if it is the column,
 //! and to `log(x)`, which is exact for powers of ten only; and to the negation of integers, of which the least is its own
-//! negative. DataFusion also supposes that an aggregation by several sets of columns (`ROLLUP`) keeps the order of all of
-//! them, although the groups of each row include some without the first column.
+//! negative; and to `AND` and `OR` with a null: `a > 5 OR NULL` is null first, and then true. DataFusion
+//! also supposes that an aggregation by several sets of columns (`ROLLUP`) keeps the order of all of them, although the
+//! groups of each row include some without the first column.
 //!
 //! See `tests/it/upstream/orders.rs`: `casts_to_times_of_day_keep_the_order_of_timestamps`,
 //! `truncated_dates_keep_the_order_across_clocks_that_are_turned_back`,
@@ -20,6 +21,7 @@
 //! `logarithms_of_decimals_keep_the_order_although_only_some_are_exact`,
 //! `logarithms_keep_the_order_whatever_their_base`,
 //! `negatives_are_in_the_opposite_order_although_the_least_integer_has_none`,
+//! `alternatives_keep_the_order_although_one_may_be_null`,
 //! `groups_of_several_sets_keep_the_order_of_all_columns`.
 //!
 //! If an operator contains such an expression, the orders that the scans below it declare end at the first column of
@@ -39,7 +41,7 @@ use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_expr::Operator;
-use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, NegativeExpr, TryCastExpr};
+use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, Literal, NegativeExpr, TryCastExpr};
 use datafusion_physical_expr::utils::{collect_columns, split_conjunction};
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion_physical_plan::aggregates::AggregateExec;
@@ -92,14 +94,15 @@ impl PhysicalOptimizerRule for WithholdOrders {
 struct Reordered {
     numbers: bool,
     times: bool,
-    /// Columns of any type, which aggregations by several sets of them leave out of some.
-    grouped: bool,
+    /// Columns of any type: aggregations by several sets of them leave them out of some, and what compares them may be
+    /// combined with nulls.
+    all: bool,
 }
 
 impl Reordered {
     fn includes(self, data_type: &DataType) -> bool {
         let is_number = data_type.is_numeric() || *data_type == DataType::Boolean;
-        self.grouped || (self.numbers && is_number) || (self.times && data_type.is_temporal())
+        self.all || (self.numbers && is_number) || (self.times && data_type.is_temporal())
     }
 }
 
@@ -107,7 +110,7 @@ impl BitOrAssign for Reordered {
     fn bitor_assign(&mut self, other: Self) {
         self.numbers |= other.numbers;
         self.times |= other.times;
-        self.grouped |= other.grouped;
+        self.all |= other.all;
     }
 }
 
@@ -142,7 +145,7 @@ fn reordered(node: &Arc<dyn ExecutionPlan>) -> Result<Reordered> {
         return Ok(found);
     }
     if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
-        found.grouped = !aggregate.group_expr().is_single();
+        found.all = !aggregate.group_expr().is_single();
     }
     let inputs: Vec<_> = node.children().into_iter().map(|child| child.schema()).collect();
     if let Some(keys) = join_keys(node.as_ref()) {
@@ -155,7 +158,8 @@ fn reordered(node: &Arc<dyn ExecutionPlan>) -> Result<Reordered> {
     let input = if let [input] = inputs.as_slice() { Some(input) } else { None };
     let is_filter = node.is::<FilterExec>();
     node.apply_expressions(&mut |expr| {
-        for part in split_conjunction(expr) {
+        let parts = if is_filter { split_conjunction(expr) } else { vec![expr] };
+        for part in parts {
             if !is_filter || equates_columns(part) {
                 found |= reordered_by(part, input)?;
             }
@@ -183,6 +187,7 @@ fn reordered_by(expr: &Arc<dyn PhysicalExpr>, input: Option<&SchemaRef>) -> Resu
     expr.apply(|part| {
         found.numbers |= reorders_numbers(part, input);
         found.times |= reorders_times(part, input);
+        found.all |= adds_nulls(part)?;
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(found)
@@ -196,6 +201,15 @@ fn reorders_numbers(expr: &Arc<dyn PhysicalExpr>, input: Option<&SchemaRef>) -> 
     }
     let function = expr.downcast_ref::<ScalarFunctionExpr>();
     function.is_some_and(|function| function.name() == "log")
+}
+
+/// Whether this is an `AND` or `OR` with a null in it.
+fn adds_nulls(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
+    let binary = expr.downcast_ref::<BinaryExpr>();
+    if !binary.is_some_and(|binary| matches!(binary.op(), Operator::And | Operator::Or)) {
+        return Ok(false);
+    }
+    expr.exists(|part| Ok(part.downcast_ref::<Literal>().is_some_and(|literal| literal.value().is_null())))
 }
 
 /// Of an input that is not known, any cast is supposed to change the order.

@@ -166,7 +166,9 @@ fn is_ordered_alike(dtype: &DType) -> bool {
 ///   which an order separates: among rows with `f = 0`, the order of the next column begins twice, and so does each
 ///   group. The order ends at a column of floats, unless its bounds exclude zeros (and NaN, with which there are no
 ///   bounds). It also ends at nested values, which may contain floats. See `tests/it/upstream/orders.rs`:
-///   `rows_that_are_equal_in_sql_are_taken_for_neighbours`.
+///   `rows_that_are_equal_in_sql_are_taken_for_neighbours`. Whatever the bounds, it ends at a column of floats after
+///   another one, since filters such as `a = sqrt(b)` cannot be planned in the order of `a, b`:
+///   `filters_cannot_be_planned_in_the_order_of_a_root_and_its_square`.
 /// - If a partition reads several files one after the other, it compares their bounds, which do not cover nulls: the
 ///   order ends at the first column that may have nulls: `bounds_of_files_are_compared_without_their_nulls`.
 /// - It relies on orders where it must not. Only the optimizer rules of this crate prevent that (`withhold_orders.rs`,
@@ -190,7 +192,12 @@ pub(crate) fn reliable_orders(config: FileScanConfig, has_rules: bool) -> FileSc
                 || all().all(|file| has_no_zeros(file, column.index())))
     };
     let orders = config.output_ordering.iter().filter_map(|order| {
-        let keys = order.iter().take_while(|key| key.expr.downcast_ref::<Column>().is_some_and(keeps));
+        let mut after_float = false;
+        let keys = order.iter().take_while(|key| {
+            let is_float = key.expr.data_type(schema).is_ok_and(|data_type| data_type.is_floating());
+            let is_second = std::mem::replace(&mut after_float, is_float) && is_float;
+            !is_second && key.expr.downcast_ref::<Column>().is_some_and(keeps)
+        });
         LexOrdering::new(keys.cloned())
     });
     let orders = orders.collect();

@@ -110,6 +110,24 @@ async fn negatives_are_in_the_opposite_order_although_the_least_integer_has_none
 }
 
 #[tokio::test]
+async fn alternatives_keep_the_order_although_one_may_be_null() {
+    let plain = Plain::new(1);
+    plain.sorted_table("numbers", "SELECT * FROM (VALUES (1), (9)) AS t (a)", "a").await;
+    let sql = "SELECT a FROM numbers ORDER BY a > 5 OR NULL LIMIT 1";
+    plain.assert_wrong(sql, &["1"], &["9"], WITHHOLD_ORDERS).await;
+}
+
+#[tokio::test]
+async fn filters_cannot_be_planned_in_the_order_of_a_root_and_its_square() {
+    let plain = Plain::new(1);
+    let rows = "SELECT sqrt(b) AS a, b FROM (VALUES (CAST(4 AS DOUBLE)), (9)) AS t (b)";
+    plain.sorted_table("roots", rows, "a, b").await;
+    let sql = "SELECT a FROM roots WHERE a = sqrt(b)";
+    plain.assert_fails(sql, "out-of-domain", "`reliable_orders` in orders/mod.rs").await;
+    assert_eq!(plain.rows("SELECT sqrt(a) FROM roots ORDER BY sqrt(a)").await.len(), 2, "the first may be");
+}
+
+#[tokio::test]
 async fn groups_of_several_sets_keep_the_order_of_all_columns() {
     let plain = Plain::new(1);
     let rows = "SELECT value / 100 AS p, value % 3 AS g FROM generate_series(0, 799)";
