@@ -26,8 +26,9 @@ mod partitions;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, RecordBatch};
-use arrow::datatypes::{DataType, Fields, Schema, SchemaRef};
+use arrow::array::{Array as _, AsArray as _, RecordBatch};
+use arrow::datatypes::{DataType, Date32Type, Date64Type, Fields, Schema, SchemaRef};
+use arrow::temporal_conversions::{date32_to_datetime, date64_to_datetime};
 use async_trait::async_trait;
 use datafusion_common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion_common_runtime::{JoinSet, SpawnedTask};
@@ -53,6 +54,8 @@ use crate::orders::{self, SortedColumn};
 pub use file::WrittenFile;
 use file::{Destination, FileRows, Written};
 use partitions::PartitionColumns;
+
+const MILLISECONDS_PER_DAY: i64 = 86_400_000;
 
 /// Number of files that are finished concurrently.
 const FINISHING: usize = 8;
@@ -335,9 +338,10 @@ fn with_nullable(schema: &SchemaRef, columns: &[(String, DataType)]) -> SchemaRe
     Arc::new(Schema::new_with_metadata(fields.collect::<Fields>(), schema.metadata().clone()))
 }
 
-/// The rows up to the first batch with a null in a partition column, which is an error: the demultiplexer of
-/// DataFusion 55 would name the folder after the value below the null, such as 0. See `tests/it/upstream/files.rs`:
-/// `folders_are_named_after_the_value_below_a_null`.
+/// The rows up to the first batch with a value in a partition column that is no name of a folder, which is an error. Of a
+/// null, the demultiplexer of DataFusion 55 would take the value below it, such as 0, of a `Date64` the day, and of a
+/// distant date, it would panic. See `tests/it/upstream/files.rs`: `folders_are_named_after_the_value_below_a_null`,
+/// `folders_are_named_after_the_day_of_a_time`.
 fn checked(rows: SendableRecordBatchStream, partition_columns: Vec<String>) -> SendableRecordBatchStream {
     if partition_columns.is_empty() {
         return rows;
@@ -352,13 +356,33 @@ fn checked(rows: SendableRecordBatchStream, partition_columns: Vec<String>) -> S
 }
 
 fn check_partition_columns(rows: &RecordBatch, partition_columns: &[String]) -> Result<()> {
-    let has_nulls =
-        |name: &&String| rows.column_by_name(name).is_some_and(|column| column.logical_null_count() > 0);
-    match partition_columns.iter().find(has_nulls) {
-        None => Ok(()),
-        Some(name) => exec_err!(
-            "the partition column `{name}` has nulls, after which no folder can be named: exclude these rows \
-             with `WHERE {name} IS NOT NULL`, or replace the nulls with `coalesce({name}, ...)`"
-        ),
+    for name in partition_columns {
+        let Some(column) = rows.column_by_name(name) else { continue };
+        if column.logical_null_count() > 0 {
+            return exec_err!(
+                "the partition column `{name}` has nulls, after which no folder can be named: exclude these rows \
+                 with `WHERE {name} IS NOT NULL`, or replace the nulls with `coalesce({name}, ...)`"
+            );
+        }
+        let is_day = |milliseconds: i64| milliseconds % MILLISECONDS_PER_DAY == 0;
+        let is_named = match column.data_type() {
+            DataType::Date32 => column
+                .as_primitive::<Date32Type>()
+                .values()
+                .iter()
+                .all(|day| date32_to_datetime(*day).is_some()),
+            DataType::Date64 => {
+                let mut times = column.as_primitive::<Date64Type>().values().iter();
+                times.all(|time| is_day(*time) && date64_to_datetime(*time).is_some())
+            }
+            _ => true,
+        };
+        if !is_named {
+            return exec_err!(
+                "the partition column `{name}` has a date with a time of day, or one that is too far away for a folder to \
+                 be named after it: cast it to DATE or to text"
+            );
+        }
     }
+    Ok(())
 }

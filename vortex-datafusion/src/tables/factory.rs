@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use async_trait::async_trait;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::execution::session_state::SessionState;
@@ -25,7 +25,7 @@ use object_store::path::Path;
 
 use super::one_file::{Found, OneFile};
 use super::places::{
-    IN_FOLDER, check_place, folder_columns, if_folder, if_new_folder, listing_url, visible_files,
+    IN_FOLDER, check_place, folder_columns, if_folder, if_new_folder, listing_url, unquoted, visible_files,
 };
 use crate::convert::schema::{merge, without};
 use crate::format::{EXTENSION, VortexFormat};
@@ -48,7 +48,9 @@ impl TableProviderFactory for VortexTableFactory {
             );
         }
         let urls = table.locations.iter().map(|location| listing_url(location));
-        listed_table(session, table, urls.collect::<Result<_>>()?).await
+        let folders = table.table_partition_cols.iter().map(|name| unquoted(name).into_owned()).collect();
+        let table = CreateExternalTable { table_partition_cols: folders, ..table.clone() };
+        listed_table(session, &table, urls.collect::<Result<_>>()?).await
     }
 }
 
@@ -133,9 +135,23 @@ async fn listed_table(
     })
 }
 
+/// The declaration of the column that folders are named after. Names of folders are as they were written, those of columns
+/// in lower case unless they were quoted.
+fn declaration<'a>(table: &'a CreateExternalTable, folder: &str) -> Option<&'a Field> {
+    let columns = table.schema.inner();
+    let declared = columns.field_with_name(folder);
+    declared.or_else(|_| columns.field_with_name(&folder.to_lowercase())).ok()
+}
+
 /// Whether columns of the files are declared: partition columns with a type are among those that a statement declares.
 fn declares_columns(table: &CreateExternalTable) -> bool {
-    table.schema.fields().iter().any(|field| !table.table_partition_cols.contains(field.name()))
+    table.schema.fields().iter().any(|field| !names_folders(table, field.name()))
+}
+
+/// Whether a declared column is one that folders are named after.
+fn names_folders(table: &CreateExternalTable, column: &str) -> bool {
+    let mut declared = table.table_partition_cols.iter().filter_map(|folder| declaration(table, folder));
+    declared.any(|field| field.name() == column)
 }
 
 /// The partition columns: those that are declared or, if no columns are, those that the names of folders state.
@@ -151,13 +167,12 @@ async fn partitions_of(
         true => inferred_partitions(session, urls, options).await?,
         false => declared.clone(),
     };
-    let columns = table.schema.inner();
-    let column_type = |name: String| match columns.field_with_name(&name) {
-        Ok(field) => Ok((name, field.data_type().clone())),
-        Err(_) if declares_columns(table) => {
+    let column_type = |name: String| match declaration(table, &name) {
+        Some(field) => Ok((name, field.data_type().clone())),
+        None if declares_columns(table) => {
             plan_err!("PARTITIONED BY names {name}, which is not among the columns")
         }
-        Err(_) => Ok((name, dictionary_of_names())),
+        None => Ok((name, dictionary_of_names())),
     };
     let partitions = names.into_iter().map(column_type).collect::<Result<_>>()?;
     if !declared.is_empty() {
@@ -255,7 +270,6 @@ async fn stored_schema(
     urls: &[ListingTableUrl],
     options: &ListingOptions,
 ) -> Result<SchemaRef> {
-    let is_partition = |name: &str| options.table_partition_cols.iter().any(|(column, _)| column == name);
     if !declares_columns(table) {
         let mut schemas = Vec::with_capacity(urls.len());
         for url in urls {
@@ -279,7 +293,7 @@ async fn stored_schema(
             _ => merge(&schemas).map(Arc::new),
         };
     }
-    Ok(without(table.schema.inner(), is_partition))
+    Ok(without(table.schema.inner(), |name| names_folders(table, name)))
 }
 
 /// The type of partition columns that are not declared, as in DataFusion.

@@ -15,6 +15,7 @@
 //! On the command line, commands other than SQL match the pattern against the whole path below the folder,
 //! name by name: `*` does not match `/`.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use datafusion::datasource::listing::ListingTableUrl;
@@ -32,6 +33,14 @@ use crate::convert::datafusion_error;
 /// The names of the files that a folder of Vortex files contains: those with that extension that are not hidden
 /// ([`is_hidden`]). DataFusion compares no name with it that contains a `=`.
 pub(super) const IN_FOLDER: &str = "[!._]*.vortex";
+
+/// The name that `PARTITIONED BY` writes like this: DataFusion takes quotes for parts of it.
+pub(super) fn unquoted(name: &str) -> Cow<'_, str> {
+    match name.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        Some(quoted) => quoted.replace("\"\"", "\"").into(),
+        None => name.into(),
+    }
+}
 
 /// The files at a place: a path or a URL, of a file or a folder, or a glob in either. A path that exists is no
 /// glob, whatever is in its name.

@@ -407,6 +407,63 @@ async fn folders_give_the_columns_that_files_repeat() {
 }
 
 #[tokio::test]
+async fn names_of_folders_may_be_quoted_and_have_capitals_and_spaces() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, place) = (own_session(), folder.path().display());
+    let columns = "(a BIGINT, \"Day\" INT, \"my key\" INT) STORED AS VORTEX";
+    let by = "PARTITIONED BY (\"Day\", \"my key\")";
+    run(&context, &format!("CREATE EXTERNAL TABLE t {columns} {by} LOCATION '{place}/t/'")).await;
+    run(&context, "INSERT INTO t VALUES (10, 1, 7), (20, 2, 8)").await;
+    for (name, (columns, by)) in [
+        ("", "PARTITIONED BY (Day INT, \"my key\" BIGINT)"),
+        ("(a BIGINT)", "PARTITIONED BY (\"Day\" INT, \"my key\" BIGINT)"),
+        ("(\"my key\" BIGINT, a BIGINT, \"Day\" INT)", "PARTITIONED BY (Day, \"my key\")"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        run(
+            &context,
+            &format!("CREATE EXTERNAL TABLE t{name} {columns} STORED AS VORTEX {by} LOCATION '{place}/t/'"),
+        )
+        .await;
+        let sum = format!("SELECT sum(a * \"my key\")::BIGINT FROM t{name} WHERE \"Day\" > '1'");
+        assert_eq!(number(&context, &sum).await, 160, "{columns} {by}");
+    }
+    let sum = format!("SELECT sum(a * CAST(\"my key\" AS BIGINT)) FROM '{place}/t/' WHERE \"Day\" > '1'");
+    assert_eq!(number(&context, &sum).await, 160);
+    let refused = "CREATE EXTERNAL TABLE u (a BIGINT) STORED AS VORTEX PARTITIONED BY (Other)";
+    let message = error(&context, &format!("{refused} LOCATION '{place}/t/'")).await;
+    assert!(message.contains("names Other, which is not among the columns"), "{message}");
+}
+
+#[tokio::test]
+async fn values_that_no_folder_can_be_named_after_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, place) = (own_session(), folder.path().display());
+    for (day, is_named) in [
+        ("arrow_cast(TIMESTAMP '2026-01-01T00:00:00', 'Date64')", true),
+        ("arrow_cast(TIMESTAMP '1969-12-31T23:00:00', 'Date64')", false),
+        ("arrow_cast(9223372036854775807, 'Date64')", false),
+        ("arrow_cast(100000000, 'Date32')", false),
+        ("arrow_cast(-2147483648, 'Date32')", false),
+        ("DATE '2026-01-01'", true),
+    ] {
+        let copy =
+            format!("COPY (SELECT 1 AS a, {day} AS d) TO '{place}/t/' STORED AS VORTEX PARTITIONED BY (d)");
+        match is_named {
+            true => drop(run(&context, &copy).await),
+            false => {
+                let message = error(&context, &copy).await;
+                assert!(message.contains("cast it to DATE or to text"), "{day}: {message}");
+            }
+        }
+    }
+    let folders: Vec<_> = std::fs::read_dir(folder.path().join("t")).unwrap().collect();
+    assert_eq!(folders.len(), 1, "{folders:?}");
+}
+
+#[tokio::test]
 async fn formats_that_are_read_by_position_keep_their_columns() {
     let folder = tempfile::tempdir().unwrap();
     let (context, place) = (own_session(), folder.path().display());

@@ -180,10 +180,10 @@ pub(super) fn item_of(data_type: &DataType) -> Option<&FieldRef> {
 }
 
 fn widest_number(left: &DataType, right: &DataType) -> Option<DataType> {
-    use DataType::{Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
+    use DataType::{Float16, Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
     // The narrowest comes first.
-    const NUMBERS: [DataType; 10] =
-        [Int8, UInt8, Int16, UInt16, Int32, UInt32, Int64, UInt64, Float32, Float64];
+    const NUMBERS: [DataType; 11] =
+        [Int8, UInt8, Int16, UInt16, Int32, UInt32, Int64, UInt64, Float16, Float32, Float64];
     // Each type holds all values of those before it in its row.
     const WIDENINGS: [&[DataType]; 6] = [
         &[Int8, Int16, Int32, Int64],
@@ -191,7 +191,7 @@ fn widest_number(left: &DataType, right: &DataType) -> Option<DataType> {
         &[UInt8, Int16, Int32, Int64],
         &[UInt16, Int32, Int64],
         &[UInt32, Int64],
-        &[Float32, Float64],
+        &[Float16, Float32, Float64],
     ];
     let holds = |wide: &DataType, narrow: &DataType| {
         WIDENINGS.iter().any(|row| {

@@ -29,6 +29,28 @@ async fn folders_are_named_after_the_value_below_a_null() {
 }
 
 #[tokio::test]
+async fn folders_are_named_after_the_day_of_a_time() {
+    let plain = Plain::new(1);
+    let folder = plain.folder().join("times").display().to_string();
+    let rows = "SELECT 1 AS a, arrow_cast(TIMESTAMP '1969-12-31T23:00:00', 'Date64') AS d";
+    plain.run(&format!("COPY ({rows}) TO '{folder}' STORED AS CSV PARTITIONED BY (d)")).await;
+    let named = std::path::Path::new(&folder).join("d=1970-01-01").is_dir();
+    assert_wrong(named, true, false, "`checked` in sink/mod.rs");
+}
+
+#[tokio::test]
+async fn rows_in_folders_with_encoded_names_are_not_found() {
+    let plain = Plain::new(1);
+    let folder = plain.folder().join("names").display().to_string();
+    let columns = "(a BIGINT, \"größe\" INT) STORED AS CSV PARTITIONED BY (größe)";
+    plain.run(&format!("CREATE EXTERNAL TABLE names {columns} LOCATION '{folder}/'")).await;
+    plain.run("INSERT INTO names VALUES (1, 2)").await;
+    plain
+        .assert_wrong("SELECT a FROM names", &[], &["1"], "`check_partition_columns` in sink/checks.rs")
+        .await;
+}
+
+#[tokio::test]
 async fn listings_of_one_store_are_used_for_another() {
     let context = SessionContext::new().enable_url_table();
     let mut found = Vec::new();
