@@ -102,3 +102,28 @@ async fn plans_that_have_run_keep_what_their_filters_rule_out() {
     assert_eq!(first, ["6"]);
     assert_wrong(second.as_slice(), &["null"], &["6"], "the notes in docs/ and codec.rs");
 }
+
+/// A table `keys` of three keys and a null.
+async fn keys() -> Plain {
+    let plain = Plain::new(1);
+    plain.table("keys", "SELECT * FROM (VALUES ('a'), ('b'), ('c'), (NULL)) AS t (k)").await;
+    plain
+}
+
+#[tokio::test]
+async fn nulls_are_in_neither_of_two_lists() {
+    let sql = "SELECT count(*) FROM keys WHERE k NOT IN ('a', 'x') OR k NOT IN ('b', 'y')";
+    keys().await.assert_wrong(sql, &["4"], &["3"], "the note in docs/").await;
+}
+
+#[tokio::test]
+async fn nulls_are_not_in_a_subquery_within_alternatives() {
+    let sql = "SELECT count(*) FROM keys WHERE k NOT IN (SELECT k FROM keys WHERE k = 'a') OR k = 'x'";
+    keys().await.assert_wrong(sql, &["3"], &["2"], "the note in docs/").await;
+}
+
+#[tokio::test]
+async fn what_follows_a_test_for_distinct_values_is_taken_for_a_part_of_it() {
+    let sql = "SELECT count(*) FROM keys WHERE k = 'a' IS DISTINCT FROM true AND k = 'b'";
+    keys().await.assert_wrong(sql, &["2"], &["1"], "the note in docs/").await;
+}

@@ -11,6 +11,7 @@
 mod files;
 mod filters;
 mod keys;
+mod memory;
 mod names;
 mod orders;
 mod pruning;

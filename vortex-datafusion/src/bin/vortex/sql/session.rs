@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use datafusion::config::ConfigOptions;
+use datafusion::config::{ConfigNonZeroUsize, ConfigOptions};
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
@@ -79,7 +79,7 @@ fn register_functions(context: &SessionContext) {
 }
 
 /// Settings: those of the environment and the arguments, formats that are readable on a screen, line breaks in values of
-/// CSV files, and no filters that are wrong.
+/// CSV files, and none with which DataFusion returns wrong rows, or waits for ever.
 fn config(arguments: &Arguments) -> Outcome<SessionConfig> {
     let mut options = ConfigOptions::from_env()?;
     if std::env::var_os("DATAFUSION_EXPLAIN_FORMAT").is_none() {
@@ -97,6 +97,12 @@ fn config(arguments: &Arguments) -> Outcome<SessionConfig> {
         // would be that of the rows which may improve the first. See `tests/it/upstream/filters.rs`:
         // `filters_of_aggregations_leave_out_expressions`.
         options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+    }
+    if std::env::var_os("DATAFUSION_EXECUTION_MAX_SPILL_FILE_SIZE_BYTES").is_none() {
+        // Each batch that waits on disk for a partition gets a file of its own: otherwise, DataFusion 55 may wait for ever
+        // for a batch in a file that nobody continues. See `tests/it/upstream/memory.rs`:
+        // `partitions_wait_for_ever_for_batches_on_disk`.
+        options.execution.max_spill_file_size_bytes = ConfigNonZeroUsize::try_new(1)?;
     }
     if let Some(limit) = arguments.memory_limit {
         sort_within(limit, &mut options, |name| std::env::var_os(name).is_some());
