@@ -62,6 +62,7 @@ mod compress;
 pub mod dtype;
 pub mod encodings;
 mod error;
+mod excerpt;
 pub mod expr;
 pub mod file;
 #[cfg(test)]
@@ -90,6 +91,7 @@ pub mod write;
 pub use compress::Level;
 pub use dtype::{DType, PType};
 pub use error::{Error, Result};
+pub use excerpt::Excerpt;
 pub use file::VortexFile;
 pub use limits::Limits;
 pub use mask::Mask;

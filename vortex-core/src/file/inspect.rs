@@ -12,6 +12,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::description::{DescriptionParts, EOF_LEN, LONGEST_END};
 use super::{MAGIC, OpenOptions, SegmentId, VortexFile};
@@ -32,7 +33,7 @@ impl VortexFile {
     ///
     /// # Errors
     /// If there is no such segment, or it does not end in an array tree.
-    pub async fn array_encodings(&self, segment: SegmentId) -> Result<Vec<(usize, String)>> {
+    pub async fn array_encodings(&self, segment: SegmentId) -> Result<Vec<(usize, Arc<str>)>> {
         let range = self.footer().segment(segment)?.range();
         let place = || format!("segment {}", segment.0);
         let nodes = match self.footer().segment(segment)?.compression {
@@ -46,7 +47,7 @@ impl VortexFile {
             }
         };
         let ids = self.footer().array_ids();
-        let name = |at: u16| ids.get(usize::from(at)).map_or_else(|| format!("#{at}"), ToString::to_string);
+        let name = |at: u16| ids.get(usize::from(at)).map_or_else(|| format!("#{at}").into(), Arc::clone);
         Ok(nodes.into_iter().map(|(depth, at)| (depth, name(at))).collect())
     }
 
@@ -175,8 +176,6 @@ impl fmt::Display for Part {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::Error;
     use crate::given::opened;

@@ -10,7 +10,7 @@ use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow::datatypes::{ArrowNativeType as _, DataType, FieldRef, Fields, UnionFields, UnionMode};
 
 use super::arrays::{array_of, flat_array};
-use super::{Scalar, Shown, Value};
+use super::{Scalar, Value, shown};
 use crate::dtype::{DType, StructType, UnionType};
 use crate::kernels::runs::repeat_one;
 use crate::kernels::views::repeat_view;
@@ -18,7 +18,7 @@ use crate::limits::Limits;
 use crate::{Error, Result};
 
 pub(super) fn mismatch(value: &Value, to: &DataType) -> Error {
-    Error::invalid(format!("cannot represent {} as Arrow type {to}", Shown(value, &DType::Null)))
+    Error::invalid(format!("cannot represent {} as Arrow type {to}", shown(value, &DType::Null)))
 }
 
 /// Number of bytes of a null row; fixed-size lists and structs have values below it, and a bit for each of

@@ -1,6 +1,7 @@
 //! Parts of a file's description as rows.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -9,15 +10,19 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion_common::Result;
+use datafusion_common::{DataFusionError, Result, resources_err};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use vortex_core::dtype::arrow::data_type;
 use vortex_core::file::{Footer, SegmentId, VortexFile};
 use vortex_core::layout::{LayoutRef, ZoneMap};
 use vortex_core::stats::{FieldStats, Precision};
-use vortex_core::{DType, Scalar};
+use vortex_core::{DType, Excerpt, Scalar};
 
 use crate::convert::datafusion_error;
+
+/// Maximum number of bytes of text in the rows of one file. A small file may refer to long names, types and zone tables any
+/// number of times.
+const MAX_TEXT: usize = 256 << 20;
 
 /// Number of segment ends read at the same time.
 const READS: usize = 16;
@@ -99,17 +104,18 @@ impl Part {
         file: &VortexFile,
         wants: &(dyn Fn(&str) -> bool + Sync),
     ) -> Result<RecordBatch> {
+        let mut room = Room { left: MAX_TEXT };
         let columns = match self {
-            Self::Columns => columns(file.footer()).map_err(datafusion_error)?,
-            Self::Layouts => layouts(file.footer()).map_err(datafusion_error)?,
+            Self::Columns => columns(file.footer(), &mut room)?,
+            Self::Layouts => layouts(file.footer(), &mut room)?,
             Self::Segments => {
                 let encodings = match wants("encodings") {
-                    true => encodings(file).await.map_err(datafusion_error)?,
+                    true => encodings(file, &mut room).await?,
                     false => BTreeMap::new(),
                 };
-                segments(file.footer(), &encodings).map_err(datafusion_error)?
+                segments(file.footer(), &encodings, &mut room)?
             }
-            Self::Zones => zones(file).await?,
+            Self::Zones => zones(file, &mut room).await?,
         };
         let rows = columns.first().map_or(0, |column| column.len());
         let mut all: Vec<ArrayRef> = vec![Arc::new(StringArray::from_iter_values((0..rows).map(|_| name)))];
@@ -122,7 +128,7 @@ fn list_of(item: DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(item, true)))
 }
 
-fn texts<T: AsRef<str>>(values: impl IntoIterator<Item = Option<T>>) -> ArrayRef {
+fn texts_of<T: AsRef<str>>(values: impl IntoIterator<Item = Option<T>>) -> ArrayRef {
     Arc::new(values.into_iter().collect::<StringArray>())
 }
 
@@ -134,6 +140,32 @@ fn flags(values: impl IntoIterator<Item = Option<bool>>) -> ArrayRef {
     Arc::new(values.into_iter().collect::<BooleanArray>())
 }
 
+/// The room for text that is left.
+struct Room {
+    left: usize,
+}
+
+impl Room {
+    /// A value as text, which is cut if it is long.
+    fn text(&mut self, value: impl Display) -> Result<String> {
+        let text = Excerpt(value).to_string();
+        self.take(text.len() + size_of::<String>())?;
+        Ok(text)
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<()> {
+        match self.left.checked_sub(bytes) {
+            Some(left) => self.left = left,
+            None => {
+                return resources_err!(
+                    "the description of the file takes more than {MAX_TEXT} bytes of text"
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A layout of a file and its path: names of fields, `data`, `zones`, chunk numbers.
 struct Placed {
     path: String,
@@ -141,58 +173,88 @@ struct Placed {
 }
 
 /// All layouts, parents before children.
-fn walk(footer: &Footer) -> vortex_core::Result<Vec<Placed>> {
+fn walk(footer: &Footer, room: &mut Room) -> Result<Vec<Placed>> {
     let mut found = Vec::new();
     let mut open = vec![Placed { path: String::new(), layout: Arc::clone(footer.layout()) }];
     while let Some(placed) = open.pop() {
-        let children = placed.layout.children()?.into_iter().rev().map(|(name, layout)| {
-            let path = if placed.path.is_empty() { name } else { format!("{}.{name}", placed.path) };
-            Placed { path, layout }
-        });
-        open.extend(children);
+        for (name, layout) in placed.layout.children().map_err(datafusion_error)?.into_iter().rev() {
+            let path = match placed.path.as_str() {
+                "" => room.text(name)?,
+                parent => room.text(format_args!("{parent}.{name}"))?,
+            };
+            open.push(Placed { path, layout });
+        }
         found.push(placed);
     }
     Ok(found)
 }
 
-fn columns(footer: &Footer) -> vortex_core::Result<Vec<ArrayRef>> {
-    let named: Vec<(&str, &DType)> = footer.columns().collect();
-    let mut used: Vec<BTreeSet<SegmentId>> = Vec::with_capacity(named.len());
-    for at in 0..named.len() {
-        let mut segments = BTreeSet::new();
-        collect_segments(&footer.column_layout(at)?, &mut segments)?;
-        used.push(segments);
+/// The number and the bytes of the segments of a layout and those below it.
+#[derive(Debug, Clone, Copy)]
+struct Used {
+    segments: u64,
+    bytes: u64,
+}
+
+impl Used {
+    fn by(layout: &LayoutRef, footer: &Footer) -> Result<Self> {
+        let mut used = BTreeSet::new();
+        collect_segments(layout, &mut used).map_err(datafusion_error)?;
+        let lengths = used.iter().filter_map(|id| footer.segment(*id).ok());
+        let bytes = lengths.map(|segment| u64::from(segment.length)).sum();
+        Ok(Self { segments: used.len() as u64, bytes })
     }
-    let bytes = |segments: &BTreeSet<SegmentId>| {
-        let lengths = segments.iter().filter_map(|id| footer.segment(*id).ok());
-        lengths.map(|segment| u64::from(segment.length)).sum::<u64>()
-    };
-    let unknown = FieldStats::default();
-    let known: Vec<&FieldStats> =
-        (0..named.len()).map(|at| footer.column_statistics(at).unwrap_or(&unknown)).collect();
-    let exact = |bound: &Precision<Scalar>| bound.value().map(|_| bound.exact().is_some());
-    Ok(vec![
-        texts(named.iter().map(|(name, _)| Some(name))),
-        texts(named.iter().map(|(_, dtype)| Some(dtype.to_string()))),
-        counts(named.iter().map(|_| Some(footer.row_count()))),
-        counts(used.iter().map(|segments| Some(segments.len() as u64))),
-        counts(used.iter().map(|segments| Some(bytes(segments)))),
-        counts(known.iter().map(|known| known.uncompressed_size)),
-        counts(known.iter().map(|known| known.null_count)),
-        counts(known.iter().map(|known| known.nan_count)),
-        texts(known.iter().map(|known| known.min.value().map(shown))),
-        flags(known.iter().map(|known| exact(&known.min))),
-        texts(known.iter().map(|known| known.max.value().map(shown))),
-        flags(known.iter().map(|known| exact(&known.max))),
-        texts(known.iter().map(|known| known.sum.as_ref().map(shown))),
-        flags(known.iter().map(|known| known.is_constant)),
-        flags(known.iter().map(|known| known.is_sorted)),
-    ])
 }
 
 fn collect_segments(layout: &LayoutRef, into: &mut BTreeSet<SegmentId>) -> vortex_core::Result<()> {
     into.extend(layout.segments());
     layout.children()?.iter().try_for_each(|(_, child)| collect_segments(child, into))
+}
+
+fn columns(footer: &Footer, room: &mut Room) -> Result<Vec<ArrayRef>> {
+    let named: Vec<(&str, &DType)> = footer.columns().collect();
+    let mut used: Vec<Used> = Vec::with_capacity(named.len());
+    // Columns without layouts of their own are in that of the root.
+    let mut of_root = None;
+    for at in 0..named.len() {
+        let layout = footer.column_layout(at).map_err(datafusion_error)?;
+        let of_column = match of_root.filter(|_| Arc::ptr_eq(&layout, footer.layout())) {
+            Some(known) => known,
+            None => Used::by(&layout, footer)?,
+        };
+        if Arc::ptr_eq(&layout, footer.layout()) {
+            of_root = Some(of_column);
+        }
+        used.push(of_column);
+    }
+    let unknown = FieldStats::default();
+    let known: Vec<&FieldStats> =
+        (0..named.len()).map(|at| footer.column_statistics(at).unwrap_or(&unknown)).collect();
+    let exact = |bound: &Precision<Scalar>| bound.value().map(|_| bound.exact().is_some());
+    let mut values = |of: fn(&FieldStats) -> Option<&Scalar>| {
+        let texts = known.iter().map(|known| of(known).map(|value| room.text(shown(value))).transpose());
+        Ok::<_, DataFusionError>(texts_of(texts.collect::<Result<Vec<_>>>()?))
+    };
+    let (min, max) = (values(|known| known.min.value())?, values(|known| known.max.value())?);
+    let sum = values(|known| known.sum.as_ref())?;
+    let types = named.iter().map(|(_, dtype)| room.text(dtype).map(Some)).collect::<Result<Vec<_>>>()?;
+    Ok(vec![
+        texts_of(named.iter().map(|(name, _)| Some(name))),
+        texts_of(types),
+        counts(named.iter().map(|_| Some(footer.row_count()))),
+        counts(used.iter().map(|used| Some(used.segments))),
+        counts(used.iter().map(|used| Some(used.bytes))),
+        counts(known.iter().map(|known| known.uncompressed_size)),
+        counts(known.iter().map(|known| known.null_count)),
+        counts(known.iter().map(|known| known.nan_count)),
+        min,
+        flags(known.iter().map(|known| exact(&known.min))),
+        max,
+        flags(known.iter().map(|known| exact(&known.max))),
+        sum,
+        flags(known.iter().map(|known| known.is_constant)),
+        flags(known.iter().map(|known| known.is_sorted)),
+    ])
 }
 
 /// A value as Arrow displays it: dates as dates, decimals with a decimal point.
@@ -207,40 +269,50 @@ fn shown_at(array: &ArrayRef, at: usize) -> Option<String> {
     (at < array.len() && array.is_valid(at)).then(|| formatter.value(at).try_to_string().ok()).flatten()
 }
 
-fn layouts(footer: &Footer) -> vortex_core::Result<Vec<ArrayRef>> {
-    let all = walk(footer)?;
+fn layouts(footer: &Footer, room: &mut Room) -> Result<Vec<ArrayRef>> {
+    let all = walk(footer, room)?;
     let mut segments = ListBuilder::new(UInt32Builder::new());
     for placed in &all {
         segments.append_value(placed.layout.segments().iter().map(|id| Some(id.0)));
     }
+    let mut texts = |of: fn(&Placed) -> &dyn Display| {
+        let texts = all.iter().map(|placed| room.text(of(placed)).map(Some));
+        Ok::<_, DataFusionError>(texts_of(texts.collect::<Result<Vec<_>>>()?))
+    };
+    let ids = texts_of(all.iter().map(|placed| Some(placed.layout.id())));
+    let types = texts(|placed| placed.layout.dtype())?;
     Ok(vec![
-        texts(all.iter().map(|placed| Some(&placed.path))),
-        texts(all.iter().map(|placed| Some(placed.layout.id()))),
-        texts(all.iter().map(|placed| Some(placed.layout.dtype().to_string()))),
+        texts_of(all.iter().map(|placed| Some(&placed.path))),
+        ids,
+        types,
         counts(all.iter().map(|placed| Some(placed.layout.row_count()))),
         Arc::new(segments.finish()),
     ])
 }
 
 /// Encoding ids of the arrays in each segment of the file, from the root down.
-async fn encodings(file: &VortexFile) -> vortex_core::Result<BTreeMap<SegmentId, Vec<String>>> {
+async fn encodings(file: &VortexFile, room: &mut Room) -> Result<BTreeMap<SegmentId, Vec<String>>> {
     let used: BTreeSet<SegmentId> =
-        walk(file.footer())?.iter().flat_map(|placed| placed.layout.segments()).collect();
-    let reads = stream::iter(used).map(|id| async move {
-        let nodes = file.array_encodings(id).await?;
-        Ok((id, nodes.into_iter().map(|(_, encoding)| encoding).collect()))
-    });
-    reads.boxed().buffered(READS).try_collect().await
+        walk(file.footer(), room)?.iter().flat_map(|placed| placed.layout.segments()).collect();
+    let reads = stream::iter(used).map(|id| async move { Ok((id, file.array_encodings(id).await?)) });
+    let mut reads = reads.boxed().buffered(READS);
+    let mut found = BTreeMap::new();
+    while let Some((id, nodes)) = reads.try_next().await.map_err(datafusion_error)? {
+        let texts = nodes.into_iter().map(|(_, encoding)| room.text(encoding));
+        found.insert(id, texts.collect::<Result<_>>()?);
+    }
+    Ok(found)
 }
 
 fn segments(
     footer: &Footer,
     encodings: &BTreeMap<SegmentId, Vec<String>>,
-) -> vortex_core::Result<Vec<ArrayRef>> {
+    room: &mut Room,
+) -> Result<Vec<ArrayRef>> {
     let mut users: BTreeMap<SegmentId, Vec<String>> = BTreeMap::new();
-    for placed in walk(footer)? {
+    for placed in walk(footer, room)? {
         for id in placed.layout.segments() {
-            users.entry(id).or_default().push(placed.path.clone());
+            users.entry(id).or_default().push(room.text(&placed.path)?);
         }
     }
     let ids = || (0u32..).map(SegmentId).zip(footer.segments());
@@ -261,31 +333,80 @@ fn segments(
     ])
 }
 
-async fn zones(file: &VortexFile) -> Result<Vec<ArrayRef>> {
-    let mut maps: Vec<(String, ZoneMap)> = Vec::new();
-    for placed in walk(file.footer()).map_err(datafusion_error)? {
-        let Some(zones) = placed.layout.zones() else { continue };
-        maps.push((placed.path, file.zone_map(zones).await.map_err(datafusion_error)?));
-    }
-    let all = || maps.iter().flat_map(|(path, map)| (0..map.zone_count).map(move |zone| (path, map, zone)));
-    let value = |of: fn(&ZoneMap) -> &Option<ArrayRef>| {
-        texts(all().map(|(_, map, zone)| of(map).as_ref().and_then(|values| shown_at(values, zone))))
-    };
-    let count = |of: fn(&ZoneMap) -> &Option<UInt64Array>| {
-        counts(all().map(|(_, map, zone)| {
-            let counts = of(map).as_ref().filter(|counts| zone < counts.len() && counts.is_valid(zone));
+/// A zone of a file, and what is known of its rows.
+struct ZoneRow {
+    path: String,
+    zone: u64,
+    first_row: Option<u64>,
+    row_count: u64,
+    min: Option<String>,
+    max: Option<String>,
+    sum: Option<String>,
+    null_count: Option<u64>,
+    nan_count: Option<u64>,
+}
+
+impl ZoneRow {
+    fn try_new(path: &str, map: &ZoneMap, zone: usize, room: &mut Room) -> Result<Self> {
+        room.take(size_of::<Self>())?;
+        let mut value = |values: &Option<ArrayRef>| {
+            let text = values.as_ref().and_then(|values| shown_at(values, zone));
+            text.map(|text| room.text(text)).transpose()
+        };
+        let count = |counts: &Option<UInt64Array>| {
+            let counts = counts.as_ref().filter(|counts| zone < counts.len() && counts.is_valid(zone));
             counts.map(|counts| counts.value(zone))
-        }))
-    };
+        };
+        Ok(Self {
+            min: value(&map.min)?,
+            max: value(&map.max)?,
+            sum: value(&map.sum)?,
+            path: room.text(path)?,
+            zone: zone as u64,
+            first_row: (zone as u64).checked_mul(map.zone_len),
+            row_count: map.rows_of(zone),
+            null_count: count(&map.null_count),
+            nan_count: count(&map.nan_count),
+        })
+    }
+}
+
+/// One zone table is in memory at a time.
+async fn zones(file: &VortexFile, room: &mut Room) -> Result<Vec<ArrayRef>> {
+    let mut rows: Vec<ZoneRow> = Vec::new();
+    for placed in walk(file.footer(), room)? {
+        let Some(zones) = placed.layout.zones() else { continue };
+        let map = file.zone_map(zones).await.map_err(datafusion_error)?;
+        for zone in 0..map.zone_count {
+            rows.push(ZoneRow::try_new(&placed.path, &map, zone, room)?);
+        }
+    }
     Ok(vec![
-        texts(all().map(|(path, ..)| Some(path))),
-        counts(all().map(|(.., zone)| Some(zone as u64))),
-        counts(all().map(|(_, map, zone)| (zone as u64).checked_mul(map.zone_len))),
-        counts(all().map(|(_, map, zone)| Some(map.rows_of(zone)))),
-        value(|map| &map.min),
-        value(|map| &map.max),
-        value(|map| &map.sum),
-        count(|map| &map.null_count),
-        count(|map| &map.nan_count),
+        texts_of(rows.iter().map(|row| Some(&row.path))),
+        counts(rows.iter().map(|row| Some(row.zone))),
+        counts(rows.iter().map(|row| row.first_row)),
+        counts(rows.iter().map(|row| Some(row.row_count))),
+        texts_of(rows.iter().map(|row| row.min.as_ref())),
+        texts_of(rows.iter().map(|row| row.max.as_ref())),
+        texts_of(rows.iter().map(|row| row.sum.as_ref())),
+        counts(rows.iter().map(|row| row.null_count)),
+        counts(rows.iter().map(|row| row.nan_count)),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_and_their_sum_is_limited() {
+        let mut room = Room { left: 3000 };
+        let long = "x".repeat(5000);
+        for _ in 0..2 {
+            assert!(room.text(&long).unwrap().len() < 1100);
+        }
+        let error = room.text(&long).unwrap_err().to_string();
+        assert!(error.contains("the description of the file takes more than"), "{error}");
+        assert!(room.text("short").is_ok());
+    }
 }

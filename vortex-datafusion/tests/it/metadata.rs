@@ -4,7 +4,7 @@ use datafusion::prelude::SessionContext;
 use vortex_datafusion::{enable_url_tables, register};
 
 use crate::counting;
-use crate::files::{error, file, folder_of, number, run, show, write_chunks};
+use crate::files::{copy, error, file, folder_of, number, run, show, write_chunks};
 
 /// A session that accepts places in SQL.
 fn session() -> SessionContext {
@@ -102,5 +102,28 @@ async fn what_is_no_vortex_file_is_named() {
     ] {
         let error = error(&context, &sql).await;
         assert!(error.contains(named), "{sql}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn long_names_are_cut_where_they_are_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, path) = (session(), folder.path().join("long.vortex"));
+    let name = "n".repeat(5000);
+    let rows = format!("SELECT value AS \"{name}\" FROM generate_series(1, 20000)");
+    copy(&context, &rows, path.display()).await;
+    let longest = async |column: &str, function: &str| {
+        let lengths = format!("SELECT max(length({column}))::BIGINT FROM {function}('{}')", path.display());
+        number(&context, &lengths).await
+    };
+    assert_eq!(longest("\"column\"", "vortex_metadata").await, 5000);
+    for (column, function) in [
+        ("path", "vortex_layouts"),
+        ("type", "vortex_layouts"),
+        ("path", "vortex_zones"),
+        ("array_to_string(paths, '')", "vortex_segments"),
+    ] {
+        let len = longest(column, function).await;
+        assert!((1000..2000).contains(&len), "{function}: {len}");
     }
 }

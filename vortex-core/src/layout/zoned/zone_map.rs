@@ -108,7 +108,7 @@ impl ZoneMap {
     }
 
     /// Approximate memory size in bytes.
-    pub(crate) fn memory_size(&self) -> usize {
+    pub fn memory_size(&self) -> usize {
         let values = [&self.min, &self.max, &self.sum]
             .into_iter()
             .flatten()

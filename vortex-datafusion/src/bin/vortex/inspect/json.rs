@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use vortex_core::file::Examination;
 use vortex_core::layout::ZoneMap;
 use vortex_core::stats::{FieldStats, Precision};
-use vortex_core::{Error, Scalar};
+use vortex_core::{Error, Excerpt, Scalar};
 
 use super::print::scalar;
 use super::report::{Node, Report};
@@ -28,14 +28,15 @@ pub(super) fn report(report: &Report<'_>, arguments: &Arguments) -> Value {
     });
     put("metadata", metadata.collect());
     if arguments.wants(Part::Schema) {
-        let columns = report.columns.iter().map(|column| {
-            let segments: Vec<u32> = column.segments.iter().map(|id| id.0).collect();
+        let columns = report.columns.iter().zip(report.encodings_of_columns()).map(|(column, encodings)| {
+            let segments = || column.segments.iter().map(|id| id.0).collect::<Vec<_>>();
             json!({
                 "name": column.name,
                 "dtype": column.dtype.to_string(),
                 "bytes": column.byte_len,
-                "encodings": report.encodings_of(column),
-                "segments": segments,
+                "encodings": encodings,
+                // Those of the whole file, if it has no layouts of single columns.
+                "segments": column.is_apart.then(segments),
             })
         });
         put("columns", columns.collect());
@@ -105,13 +106,13 @@ fn bound(bound: &Precision<Scalar>) -> Value {
 fn node(report: &Report<'_>, layout: &Node) -> Value {
     let arrays = layout.segments.iter().map(|id| {
         let encodings = report.encodings.get(id).into_iter().flatten();
-        let encodings = encodings.map(|(depth, id)| json!({"depth": depth, "encoding": id}));
+        let encodings = encodings.map(|(depth, id)| json!({"depth": depth, "encoding": id.as_ref()}));
         json!({"segment": id.0, "encodings": Value::from_iter(encodings)})
     });
     json!({
         "name": layout.name,
         "layout": layout.id,
-        "dtype": layout.dtype,
+        "dtype": Excerpt(&layout.dtype).to_string(),
         "rows": layout.row_count,
         "arrays": Value::from_iter(arrays),
         "children": Value::from_iter(layout.children.iter().map(|child| node(report, child))),

@@ -4,6 +4,7 @@
 
 use std::fmt::Display;
 use std::io::{Result, Write};
+use std::sync::Arc;
 
 use arrow::array::Array;
 use unicode_width::UnicodeWidthStr as _;
@@ -13,7 +14,7 @@ use vortex_core::file::Examination;
 use vortex_core::layout::ZoneMap;
 use vortex_core::stats::{FieldStats, Precision};
 
-use super::report::{Column, Node, Report};
+use super::report::{Node, Report};
 use super::{Arguments, Part};
 use crate::text::{bytes, count, counted, shortened, value, visible};
 
@@ -86,23 +87,23 @@ pub(super) fn examination(out: &mut impl Write, place: &str, examination: &Exami
 
 fn schema(out: &mut impl Write, report: &Report<'_>, stored: u64) -> Result<()> {
     writeln!(out, "\nSchema")?;
-    let rows = report.columns.iter().map(|column| {
+    let rows = report.columns.iter().zip(report.encodings_of_columns()).map(|(column, encodings)| {
         let share = column.byte_len as f64 * 100.0 / stored.max(1) as f64;
         vec![
             visible(column.name),
             shortened(&visible(&column.dtype.to_string()), TYPE_LETTERS),
             bytes(column.byte_len),
             format!("{share:.1}%"),
-            encodings_of(report, column),
+            short_names(encodings),
         ]
     });
     table(out, &["column", "type", "size", "share", "encodings"], rows.collect(), &[2, 3])
 }
 
-/// The encodings of a column, without the prefixes of their ids.
-fn encodings_of(report: &Report<'_>, column: &Column<'_>) -> String {
+/// Encodings without the prefixes of their ids.
+fn short_names(encodings: Vec<&str>) -> String {
     let short = |id| str::strip_prefix(id, "vortex.").or_else(|| id.strip_prefix("fastlanes.")).unwrap_or(id);
-    let names: Vec<&str> = report.encodings_of(column).into_iter().map(short).collect();
+    let names: Vec<&str> = encodings.into_iter().map(short).collect();
     visible(&names.join(" "))
 }
 
@@ -183,7 +184,7 @@ fn node(out: &mut impl Write, report: &Report<'_>, node: &Node, first: &str, res
 }
 
 /// An array tree in one line: `vortex.dict(vortex.primitive, vortex.varbinview)`.
-fn nested(encodings: &[(usize, String)]) -> String {
+fn nested(encodings: &[(usize, Arc<str>)]) -> String {
     let mut text = String::new();
     let mut open = 0;
     for (at, (depth, id)) in encodings.iter().enumerate() {
@@ -238,8 +239,9 @@ fn segments(out: &mut impl Write, report: &Report<'_>) -> Result<()> {
     writeln!(out, "\nSegments")?;
     let mut users: Vec<Vec<&str>> = vec![Vec::new(); report.footer.segments().len()];
     for column in &report.columns {
-        for id in &column.segments {
-            if let Some(names) = users.get_mut(id.0 as usize) {
+        for id in column.segments.iter() {
+            // More would not be shown.
+            if let Some(names) = users.get_mut(id.0 as usize).filter(|names| names.len() < TYPE_LETTERS) {
                 names.push(column.name);
             }
         }
@@ -296,7 +298,7 @@ mod tests {
     #[test]
     fn array_trees_read_as_calls() {
         let tree = |nodes: &[(usize, &str)]| {
-            nested(&nodes.iter().map(|(depth, id)| (*depth, (*id).to_owned())).collect::<Vec<_>>())
+            nested(&nodes.iter().map(|(depth, id)| (*depth, Arc::from(*id))).collect::<Vec<_>>())
         };
         assert_eq!(tree(&[(0, "a")]), "a");
         assert_eq!(tree(&[(0, "a"), (1, "b"), (2, "c"), (1, "d")]), "a(b(c), d)");

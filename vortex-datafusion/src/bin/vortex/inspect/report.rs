@@ -11,6 +11,11 @@ use vortex_core::stats::FieldStats;
 
 use super::{Arguments, Part};
 
+/// Maximum number of array nodes, and bytes of zone tables, that are kept to be shown: a small file may refer to the same
+/// ones any number of times.
+const MAX_NODES: usize = 4 << 20;
+const MAX_ZONE_BYTES: usize = 256 << 20;
+
 /// Number of array trees read at the same time: there may be thousands, and each read waits for the store.
 const READS: usize = 64;
 
@@ -21,7 +26,7 @@ pub(super) struct Report<'a> {
     pub(super) columns: Vec<Column<'a>>,
     pub(super) layout: Node,
     /// Encodings of the array in a segment, from the root down, with depths.
-    pub(super) encodings: BTreeMap<SegmentId, Vec<(usize, String)>>,
+    pub(super) encodings: BTreeMap<SegmentId, Vec<(usize, Arc<str>)>>,
     /// Statistics per zone, with the path of the layout that has them.
     pub(super) zones: Vec<(String, ZoneMap)>,
     /// Errors about parts that could not be read.
@@ -33,18 +38,20 @@ pub(super) struct Column<'a> {
     pub(super) name: &'a str,
     pub(super) dtype: &'a DType,
     /// Segments of the column, zone tables included; others may share them.
-    pub(super) segments: BTreeSet<SegmentId>,
+    pub(super) segments: Arc<BTreeSet<SegmentId>>,
     /// Segments of its values.
-    pub(super) values: BTreeSet<SegmentId>,
+    pub(super) values: Arc<BTreeSet<SegmentId>>,
     /// Total bytes of `segments`.
     pub(super) byte_len: u64,
+    /// Whether it has a layout of its own. Columns without are all in that of the root, and share its segments.
+    pub(super) is_apart: bool,
 }
 
 /// A layout and those below it.
 pub(super) struct Node {
     pub(super) name: String,
     pub(super) id: String,
-    pub(super) dtype: String,
+    pub(super) dtype: DType,
     pub(super) row_count: u64,
     pub(super) segments: Vec<SegmentId>,
     pub(super) children: Vec<Node>,
@@ -84,11 +91,19 @@ impl<'a> Report<'a> {
         report
     }
 
-    /// The distinct encodings of the values of a column, outermost first.
-    pub(super) fn encodings_of(&self, column: &Column<'_>) -> Vec<&str> {
+    /// The distinct encodings of the values of each column, outermost first.
+    pub(super) fn encodings_of_columns(&self) -> impl Iterator<Item = Vec<&str>> {
+        let mut of_root = None;
+        self.columns.iter().map(move |column| match column.is_apart {
+            true => self.encodings_of(column),
+            false => of_root.get_or_insert_with(|| self.encodings_of(column)).clone(),
+        })
+    }
+
+    fn encodings_of(&self, column: &Column<'_>) -> Vec<&str> {
         let mut ids: Vec<&str> = Vec::new();
         for (_, id) in column.values.iter().filter_map(|segment| self.encodings.get(segment)).flatten() {
-            if !ids.contains(&id.as_str()) {
+            if !ids.contains(&id.as_ref()) {
                 ids.push(id);
             }
         }
@@ -100,19 +115,37 @@ impl<'a> Report<'a> {
         self.layout.collect_segments(&mut wanted);
         let reads = stream::iter(wanted).map(|id| async move { (id, file.array_encodings(id).await) });
         let mut reads = reads.buffered(READS);
+        let mut left = MAX_NODES;
         while let Some((id, encodings)) = reads.next().await {
             match encodings {
-                Ok(encodings) => drop(self.encodings.insert(id, encodings)),
+                Ok(encodings) if encodings.len() > left => {
+                    self.problems
+                        .push(format!("not all encodings are shown: there are more than {MAX_NODES}"));
+                    return;
+                }
+                Ok(encodings) => {
+                    left -= encodings.len();
+                    self.encodings.insert(id, encodings);
+                }
                 Err(error) => self.problems.push(error.to_string()),
             }
         }
     }
 
     async fn read_zones(&mut self, file: &VortexFile, with_zones: Vec<(String, LayoutRef)>) {
+        let mut left = MAX_ZONE_BYTES;
         for (path, layout) in with_zones {
             let Some(zones) = layout.zones() else { continue };
             match file.zone_map(zones).await {
-                Ok(map) => self.zones.push((path, map)),
+                Ok(map) if map.memory_size() > left => {
+                    self.problems
+                        .push(format!("not all zones are shown: they take more than {MAX_ZONE_BYTES} bytes"));
+                    return;
+                }
+                Ok(map) => {
+                    left -= map.memory_size();
+                    self.zones.push((path, map));
+                }
                 Err(error) => self.problems.push(format!("zones of {path}: {error}")),
             }
         }
@@ -155,7 +188,7 @@ impl Walk {
         Node {
             name,
             id: layout.id().to_owned(),
-            dtype: layout.dtype().to_string(),
+            dtype: layout.dtype().clone(),
             row_count: layout.row_count(),
             segments: layout.segments(),
             children,
@@ -193,10 +226,20 @@ fn collect_segments(
 }
 
 fn columns<'a>(footer: &'a Footer, problems: &mut Vec<String>) -> Vec<Column<'a>> {
-    let mut columns = Vec::with_capacity(footer.columns().len());
+    let mut columns: Vec<Column<'a>> = Vec::with_capacity(footer.columns().len());
+    let mut of_root: Option<usize> = None;
     for (at, (name, dtype)) in footer.columns().enumerate() {
-        let (mut segments, mut values) = (BTreeSet::new(), BTreeSet::new());
         let layout = footer.column_layout(at);
+        let is_apart = !layout.as_ref().is_ok_and(|layout| Arc::ptr_eq(layout, footer.layout()));
+        if !is_apart {
+            if let Some(first) = of_root.and_then(|first| columns.get(first)) {
+                let (segments, values) = (Arc::clone(&first.segments), Arc::clone(&first.values));
+                columns.push(Column { name, dtype, segments, values, byte_len: first.byte_len, is_apart });
+                continue;
+            }
+            of_root = Some(at);
+        }
+        let (mut segments, mut values) = (BTreeSet::new(), BTreeSet::new());
         if let Err(error) = layout.and_then(|layout| collect_segments(&layout, &mut segments, &mut values)) {
             problems.push(format!("column {name}: {error}"));
         }
@@ -205,7 +248,8 @@ fn columns<'a>(footer: &'a Footer, problems: &mut Vec<String>) -> Vec<Column<'a>
             .filter_map(|id| footer.segments().get(id.0 as usize))
             .map(|segment| u64::from(segment.length))
             .sum();
-        columns.push(Column { name, dtype, segments, values, byte_len });
+        let (segments, values) = (Arc::new(segments), Arc::new(values));
+        columns.push(Column { name, dtype, segments, values, byte_len, is_apart });
     }
     columns
 }
