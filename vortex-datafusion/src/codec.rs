@@ -90,6 +90,9 @@ const MAGIC: &[u8] = b"vortex-datafusion\x03";
 /// Serialize plans before they run: afterwards, operators such as `SortExec` state in their message which rows they have
 /// ruled out.
 ///
+/// Logical plans need no codec of this crate, and have none: `datafusion-proto` 55 encodes scans of listing tables itself,
+/// and only those of formats that it knows. Ship physical plans, or SQL.
+///
 /// # Errors
 /// These have no bytes:
 ///

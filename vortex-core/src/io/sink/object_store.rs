@@ -41,6 +41,9 @@ const PARTS_IN_FLIGHT: usize = 2;
 ///
 /// If [`finish`](Sink::finish) is dropped before it returns, the object may be complete or as it was before;
 /// see also [`with_unique_path`](Self::with_unique_path).
+///
+/// If a local file of more than one part cannot be renamed to its final name, `object_store` 0.13 leaves it behind, with
+/// `#` and a number after its name.
 #[derive(Debug)]
 pub struct ObjectSink {
     store: Arc<dyn ObjectStore>,
