@@ -45,7 +45,7 @@ use crate::sink::VortexSink;
 use crate::source::VortexSource;
 
 /// The first bytes of every message; the last of them is the version.
-const MAGIC: &[u8] = b"vortex-datafusion\x03";
+const MAGIC: &[u8] = b"vortex-datafusion\x04";
 
 /// Serializes plans: encodes and decodes scans of and writes to Vortex files, for engines that plan a query in one process
 /// and run it in another. It returns an error for all other nodes.
@@ -181,6 +181,8 @@ struct Sink {
     options: HashMap<String, String>,
     #[prost(message, repeated, tag = "3")]
     order: Vec<SortKey>,
+    #[prost(map = "string, string", tag = "4")]
+    metadata: HashMap<String, String>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -342,6 +344,7 @@ impl VortexCodec {
             config: Some(sink.config().try_into()?),
             options: to_map(sink.options()),
             order: order.collect::<Result<_>>()?,
+            metadata: sink.metadata().iter().map(|(key, value)| (key.into(), value.into())).collect(),
         })
     }
 }
@@ -447,8 +450,11 @@ impl Decoding<'_> {
         });
         let order = LexRequirement::new(order.collect::<Result<Vec<_>>>()?);
         let options = from_map(&sink.options)?;
-        let sink = VortexSink::try_new(config, options, order.as_ref())?;
-        Ok(Arc::new(DataSinkExec::new(Arc::clone(input), Arc::new(sink), order)))
+        let mut decoded = VortexSink::try_new(config, options, order.as_ref())?;
+        for (key, value) in &sink.metadata {
+            decoded = decoded.with_metadata(key, value)?;
+        }
+        Ok(Arc::new(DataSinkExec::new(Arc::clone(input), Arc::new(decoded), order)))
     }
 
     /// The column whose best rows come first; `None` if this version does not support the requested order.

@@ -232,7 +232,8 @@ impl FileFormat for VortexFormat {
         config: FileSinkConfig,
         order: Option<LexRequirement>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let sink = VortexSink::try_new(config, self.options(state)?, order.as_ref())?;
+        let sink = VortexSink::try_new(config, self.options(state)?, order.as_ref())?
+            .with_all_metadata(self.table.metadata().clone());
         // The session may have set it for other statements.
         if sink.is_single_file() && self.table.over(VortexOptions::default())?.target_file_size > 0 {
             return plan_err!(

@@ -98,6 +98,7 @@ mod source;
 mod statistics;
 mod table_options;
 mod tables;
+mod user_metadata;
 
 #[cfg(feature = "proto")]
 pub use codec::VortexCodec;

@@ -6,6 +6,7 @@ use datafusion_common::config::Extensions;
 use datafusion_common::{Result, config_err};
 
 use crate::options::VortexOptions;
+use crate::user_metadata::{self, UserMetadata};
 
 /// Namespaces of options that are not for the format: those of object stores, as the shells of DataFusion and of this crate
 /// know them, and those of a `COPY` as a whole.
@@ -13,10 +14,14 @@ const OTHER_NAMESPACES: [&str; 6] = ["aws", "azure", "gcp", "google", "http", "e
 
 /// The options of one table, checked but not yet combined with those of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct TableOptions(Vec<(String, String)>);
+pub(crate) struct TableOptions {
+    own: Vec<(String, String)>,
+    metadata: UserMetadata,
+}
 
 impl TableOptions {
-    /// Options as specified by SQL's `OPTIONS`: `format.name` or `vortex.name`, in lower case. Those of other namespaces are
+    /// Options as specified by SQL's `OPTIONS`: `format.name` or `vortex.name`, in lower case, or `metadata::key` in place of
+    /// the name. Those of other namespaces are
     /// left to whoever they are for: to a store, or to `extensions` of the session.
     ///
     /// # Errors
@@ -26,10 +31,14 @@ impl TableOptions {
             OTHER_NAMESPACES.contains(&namespace) || extensions.iter().any(|(known, _)| known == namespace)
         };
         let mut checked = VortexOptions::default();
-        let mut own = Vec::new();
+        let (mut own, mut metadata) = (Vec::new(), UserMetadata::default());
         for (key, value) in options {
             let name = match key.strip_prefix("format.").or_else(|| key.strip_prefix("vortex.")) {
                 Some("compression") if value.eq_ignore_ascii_case("uncompressed") => continue,
+                Some(name) if name.starts_with(user_metadata::PREFIX) => {
+                    metadata.insert(&name[user_metadata::PREFIX.len()..], value)?;
+                    continue;
+                }
                 Some(name) => name,
                 None => match key.split_once('.') {
                     Some((namespace, _)) if is_known(namespace) => continue,
@@ -46,14 +55,19 @@ impl TableOptions {
             own.push((name.to_owned(), value.clone()));
         }
         own.sort();
-        Ok(Self(own))
+        Ok(Self { own, metadata })
     }
 
     /// The options in effect: a session's, overridden by the table's.
     pub(crate) fn over(&self, session: VortexOptions) -> Result<VortexOptions> {
         let mut options = session;
-        self.0.iter().try_for_each(|(name, value)| options.set_by_name(name, value))?;
+        self.own.iter().try_for_each(|(name, value)| options.set_by_name(name, value))?;
         Ok(options)
+    }
+
+    /// What files that are written get.
+    pub(crate) fn metadata(&self) -> &UserMetadata {
+        &self.metadata
     }
 }
 

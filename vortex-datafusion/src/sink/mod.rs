@@ -51,6 +51,7 @@ use tokio::sync::mpsc::Receiver;
 
 use crate::options::VortexOptions;
 use crate::orders::{self, SortedColumn};
+use crate::user_metadata::UserMetadata;
 pub use file::WrittenFile;
 use file::{Destination, FileRows, Written};
 use partitions::PartitionColumns;
@@ -64,6 +65,7 @@ const FINISHING: usize = 8;
 pub struct VortexSink {
     config: FileSinkConfig,
     options: VortexOptions,
+    metadata: UserMetadata,
     /// The columns by which the rows of each file are supposed to be sorted.
     order: Vec<SortedColumn>,
     /// The columns of the files.
@@ -100,12 +102,32 @@ impl VortexSink {
         Ok(Self {
             config,
             options,
+            metadata: UserMetadata::default(),
             order,
             file_schema,
             schema,
             written: Mutex::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         })
+    }
+
+    /// Adds an entry of metadata to all files, which readers return unchanged:
+    /// [`VortexFile::user_metadata`](vortex_core::VortexFile::user_metadata). One with the same key is replaced.
+    ///
+    /// # Errors
+    /// As of [`WriteOptions::with_metadata`](vortex_core::write::WriteOptions::with_metadata), with one entry less, and if the
+    /// key begins with `vortex-datafusion.`.
+    pub fn with_metadata(mut self, key: &str, value: &str) -> Result<Self> {
+        self.metadata.insert(key, value)?;
+        Ok(self)
+    }
+
+    pub(crate) fn with_all_metadata(self, metadata: UserMetadata) -> Self {
+        Self { metadata, ..self }
+    }
+
+    pub(crate) fn metadata(&self) -> &UserMetadata {
+        &self.metadata
     }
 
     /// How files are written.
@@ -185,7 +207,7 @@ impl FileSink for VortexSink {
             has_unique_paths: !self.is_single_file(),
             schema: Arc::clone(&self.file_schema),
             partitions: PartitionColumns::new(&self.config),
-            options: self.options.write_options(),
+            options: self.metadata.added_to(self.options.write_options())?,
             order: self.order.clone(),
             full_at: self.may_split().then_some(self.options.target_file_size),
             pool: Arc::clone(context.memory_pool()),

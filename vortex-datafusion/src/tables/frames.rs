@@ -20,6 +20,7 @@ use super::read_options::VortexReadOptions;
 use super::write_options::VortexWriteOptions;
 use crate::format::{EXTENSION, VortexFormatFactory};
 use crate::sink::{VortexSink, WrittenFile};
+use crate::user_metadata::PREFIX;
 
 /// Reading Vortex files in a session that [supports](crate::register) them, with the options of the session unless a
 /// table has its own.
@@ -204,7 +205,9 @@ fn copy(rows: DataFrame, path: &str, options: &VortexWriteOptions) -> Result<Dat
     };
     let format = format_as_file_type(Arc::new(formats));
     let single_file = options.is_single_file(path)?.to_string();
-    let of_sink = HashMap::from([("single_file_output".to_owned(), single_file)]);
+    let mut of_sink = HashMap::from([("single_file_output".to_owned(), single_file)]);
+    let metadata = options.metadata().iter();
+    of_sink.extend(metadata.map(|(key, value)| (format!("format.{PREFIX}{key}"), value.clone())));
     let (state, rows) = rows.into_parts();
     let (rows, columns) = (options.sorted(rows)?, options.partition_by().to_vec());
     let copy = LogicalPlanBuilder::copy_to(rows, output_url(path)?, format, of_sink, columns)?;

@@ -29,6 +29,7 @@ pub struct VortexWriteOptions {
     sort_by: Vec<SortExpr>,
     single_file_output: Option<bool>,
     options: Option<VortexOptions>,
+    metadata: Vec<(String, String)>,
 }
 
 impl VortexWriteOptions {
@@ -67,6 +68,20 @@ impl VortexWriteOptions {
     pub fn with_options(mut self, options: VortexOptions) -> Self {
         self.options = Some(options);
         self
+    }
+
+    /// Adds an entry of metadata to all files, which readers return unchanged:
+    /// [`VortexFile::user_metadata`](vortex_core::VortexFile::user_metadata). One with the same key is replaced. In SQL,
+    /// `OPTIONS ('metadata::station' 'Oslo')`, with keys in lower case.
+    #[must_use]
+    pub fn with_metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.metadata.push((key.into(), value.into()));
+        self
+    }
+
+    /// The entries of metadata, in the order in which they were added.
+    pub(super) fn metadata(&self) -> &[(String, String)] {
+        &self.metadata
     }
 
     /// The columns that folders are named after.

@@ -14,6 +14,7 @@ use datafusion_proto::bytes::{
 };
 use datafusion_proto::physical_plan::{DefaultPhysicalProtoConverter, PhysicalExtensionCodec as _};
 use futures::TryStreamExt as _;
+use vortex_core::VortexFile;
 use vortex_core::io::{LocalFile, ReadAt};
 use vortex_datafusion::{RowSelection, VortexCodec, VortexSource, VortexTable};
 
@@ -200,7 +201,7 @@ async fn writes_come_back() {
     let target = folder.path().join("copy.vortex");
     let context = session();
     let copy = format!(
-        "COPY (SELECT * FROM '{}' ORDER BY o_custkey DESC) TO '{}' OPTIONS (level 'fast')",
+        "COPY (SELECT * FROM '{}' ORDER BY o_custkey DESC) TO '{}' OPTIONS (level 'fast', 'metadata::a' 'b')",
         path.display(),
         target.display()
     );
@@ -211,6 +212,8 @@ async fn writes_come_back() {
     let first = format!("SELECT o_custkey FROM '{}' LIMIT 1", target.display());
     let largest = format!("SELECT max(o_custkey) AS o_custkey FROM '{}'", path.display());
     assert_eq!(run(&context, &first).await.column(0), run(&context, &largest).await.column(0));
+    let written = VortexFile::open_path(&target).await.unwrap();
+    assert_eq!(written.user_metadata("a").await.unwrap().unwrap(), "b");
 }
 
 #[tokio::test]

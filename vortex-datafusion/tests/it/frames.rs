@@ -338,3 +338,47 @@ async fn places_with_different_columns_have_a_table_together() {
         assert!(error.contains(complaint), "{error}");
     }
 }
+
+/// What files store under a key.
+async fn stored(path: &std::path::Path, key: &str) -> Option<String> {
+    let file = VortexFile::open_path(path).await.unwrap();
+    let value = file.user_metadata(key).await.unwrap();
+    value.map(|value| String::from_utf8(value.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn files_get_the_metadata_of_statements_frames_and_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, base) = (session(), folder.path().display());
+    let path = |name: &str| folder.path().join(name);
+    let options = "OPTIONS ('metadata::station' 'Oslo', 'vortex.metadata::Unit' 'K; m', level 'fast')";
+    run(
+        &context,
+        &format!(
+            "COPY (SELECT value AS a FROM generate_series(1, 9) ORDER BY a) TO '{base}/a.vortex' {options}"
+        ),
+    )
+    .await;
+    assert_eq!(stored(&path("a.vortex"), "station").await.as_deref(), Some("Oslo"));
+    assert_eq!(
+        stored(&path("a.vortex"), "unit").await.as_deref(),
+        Some("K; m"),
+        "keys of SQL are in lower case"
+    );
+    assert!(stored(&path("a.vortex"), "vortex-datafusion.order").await.is_some());
+
+    let told = VortexWriteOptions::new().with_metadata("Station", "Bergen").with_metadata("Station", "Oslo");
+    let rows = context.sql("SELECT 1 AS a").await.unwrap();
+    rows.clone().write_vortex(path("b.vortex").to_str().unwrap(), told).await.unwrap();
+    assert_eq!(stored(&path("b.vortex"), "Station").await.as_deref(), Some("Oslo"));
+    let reserved = VortexWriteOptions::new().with_metadata("vortex-datafusion.order", "x");
+    let error =
+        rows.write_vortex(path("c.vortex").to_str().unwrap(), reserved).await.unwrap_err().to_string();
+    assert!(error.contains("are reserved"), "{error}");
+
+    let table = format!("(a INT) STORED AS VORTEX LOCATION '{base}/t/' OPTIONS ('metadata::station' 'Bodø')");
+    run(&context, &format!("CREATE EXTERNAL TABLE t {table}")).await;
+    run(&context, "INSERT INTO t VALUES (1)").await;
+    let written = fs::read_dir(path("t")).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(stored(&written, "station").await.as_deref(), Some("Bodø"));
+}
