@@ -89,8 +89,9 @@ impl VortexTable {
         Self::open_with(sources, &OpenOptions::new()).await
     }
 
-    /// As [`open`](Self::open), with options such as limits and the verification of checksums: those of the session
-    /// concern files that it opens.
+    /// As [`open`](Self::open), with options such as limits and the verification of checksums. The limits of a session concern
+    /// only files that it opens; if it sets `verify_checksums`, scans of files that have checksums, but were opened without
+    /// verifying them, fail.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -107,7 +108,7 @@ impl VortexTable {
 
     /// Sets how the files are read, regardless of the session. The types of the columns follow only the
     /// [`string_type`](VortexOptions::string_type) of these options, since they are determined before there
-    /// is a session.
+    /// is a session. Options of opening (`footer_read_size`, `hedge`, `segment_cache`) have no effect.
     #[must_use]
     pub fn with_options(mut self, options: VortexOptions) -> Self {
         self.schema = Arc::new(schema::with_strings(&self.stored, options.string_type));

@@ -58,8 +58,8 @@ use crate::tables::VortexTableFactory;
 ///
 /// A session that is built from this one loses the rules if they are replaced (`with_physical_optimizer_rules` of
 /// [`SessionStateBuilder`]): its scans behave as in a session that is not registered. Results are the same, unless
-/// DataFusion passes a filter to another column of the same name; but fewer rows are skipped, fewer statistics are used,
-/// and orders of files are not used at all.
+/// DataFusion passes a filter to another column of the same name, or drops a sort above a filter that rounds, such as
+/// `a / 10 = 6`; but fewer rows are skipped, fewer statistics are used, and orders of files are not used at all.
 ///
 /// # Errors
 /// If the session refuses the format.

@@ -62,7 +62,7 @@ use crate::{Error, Release, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Level {
-    /// No encodings that are slow to decode (Zstandard, pco). Larger files; not necessarily faster to write.
+    /// No encodings that are slow to decode (Zstandard, pco, OnPair). Larger files; not necessarily faster to write.
     Fast,
     /// Files about as small as Parquet's; uses slower encodings where they save much.
     #[default]

@@ -69,9 +69,9 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the number of bytes to read from the end at first; at least 64 KiB are read. By default, one part
-    /// in 256 of the file, or all of a small file, and never more than the
-    /// [profile](crate::io::StorageProfile::tail_size) of the storage says.
+    /// Sets the number of bytes to read from the end at first; at least 64 KiB are read. By default, one part in 256 of the
+    /// file, and at most as much as the [profile](crate::io::StorageProfile::tail_size) of the storage says, or all of a small
+    /// file: in remote storage, up to twice as much. `open_object`, which does not know the size, reads what the profile says.
     #[must_use]
     pub fn with_tail_size(mut self, bytes: u64) -> Self {
         self.tail_size = Some(bytes);

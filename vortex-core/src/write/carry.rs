@@ -11,7 +11,7 @@ use arrow::array::{
     PrimitiveArray, StructArray, UInt64Array, new_null_array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::compute::cast;
+use arrow::compute::{cast, concat};
 use arrow::datatypes::{
     ArrowNativeType as _, DataType, FieldRef, Fields, Int16Type, Int32Type, Int64Type, IntervalDayTimeType,
     IntervalMonthDayNanoType, IntervalUnit, RunEndIndexType,
@@ -24,6 +24,9 @@ use crate::array::restore::{map_entries, renamed, without_nulls};
 use crate::array::{has_empty_values, present, shown_items, take};
 use crate::dtype::any_inner;
 use crate::{Error, Result};
+
+/// Items of views of lists are expanded together if there are at most so many for each that is shown.
+const MAX_GAPS: usize = 4;
 
 /// Converts an array to its carrier type: the [`plain_carrier`](crate::dtype::stored::plain_carrier) of
 /// its type. Its decimals fit the width in which they are stored.
@@ -194,13 +197,40 @@ fn carry_field(values: &ArrayRef, field: &FieldRef) -> Result<ArrayRef> {
 }
 
 /// The same views of carried items: runs are expanded before lists repeat them, since their ends may be too narrow then.
+/// Only the items from the first to the last one that is shown are expanded, and only those shown if these are few.
 fn views_of_rows<O: OffsetSizeTrait>(
     views: &GenericListViewArray<O>,
     item: &FieldRef,
 ) -> Result<GenericListViewArray<O>> {
-    let values = carried(views.values(), item.data_type())?;
-    let (starts, lengths) = (views.offsets().clone(), views.sizes().clone());
-    Ok(GenericListViewArray::try_new(Arc::clone(item), starts, lengths, values, views.nulls().cloned())?)
+    let filled = || (0..views.len()).filter(|row| views.is_valid(*row) && views.value_size(*row) > O::zero());
+    let range = |row: usize| {
+        let start = views.value_offset(row).as_usize();
+        start..start + views.value_size(row).as_usize()
+    };
+    let start = filled().map(|row| range(row).start).min().unwrap_or(0);
+    let end = filled().map(|row| range(row).end).max().unwrap_or(start);
+    let shown = filled().map(|row| range(row).len()).fold(0, usize::saturating_add);
+    let (mut starts, mut sizes) = (vec![O::zero(); views.len()], vec![O::zero(); views.len()]);
+    let too_many = || Error::limit(format!("views of items {start}..{end}"));
+    let offset = |at: usize| O::from_usize(at).ok_or_else(too_many);
+    let values = if end - start <= shown.saturating_mul(MAX_GAPS) {
+        for row in filled() {
+            (starts[row], sizes[row]) = (offset(range(row).start - start)?, views.value_size(row));
+        }
+        carried(&views.values().slice(start, end - start), item.data_type())?
+    } else {
+        let mut pieces = Vec::new();
+        let mut len = 0;
+        for row in filled() {
+            let own = range(row);
+            (starts[row], sizes[row]) = (offset(len)?, views.value_size(row));
+            len += own.len();
+            pieces.push(carried(&views.values().slice(own.start, own.len()), item.data_type())?);
+        }
+        concat(&pieces.iter().map(AsRef::as_ref).collect::<Vec<_>>())?
+    };
+    let nulls = views.nulls().cloned();
+    Ok(GenericListViewArray::try_new(Arc::clone(item), starts.into(), sizes.into(), values, nulls)?)
 }
 
 /// Lists over the unchanged items if these are consecutive; otherwise over copies.

@@ -71,7 +71,7 @@ impl NarrowKeys {
         let mut all = self.all.iter_mut();
         let hasher = &self.hasher;
         batch.columns().iter().try_for_each(|column| {
-            walk_array(column, column.len(), false, &mut |narrow| match all.next() {
+            walk_array(column, Shown::once(column.len()), false, &mut |narrow| match all.next() {
                 Some(seen) => seen.see(narrow, hasher),
                 None => Ok(()),
             })
@@ -137,49 +137,70 @@ fn are_narrow(ends: &DataType, below_lists: bool) -> bool {
     below_lists && *ends == DataType::Int16
 }
 
-/// Visits each array with narrow keys or ends, of which `rows` are shown: more than it has if it is below dictionaries,
-/// runs or views of lists, which files repeat.
+/// How an array is shown: by how many rows, and whether each of its values may be shown by several.
+#[derive(Clone, Copy)]
+struct Shown {
+    rows: usize,
+    repeats: bool,
+}
+
+impl Shown {
+    fn once(rows: usize) -> Self {
+        Self { rows, repeats: false }
+    }
+
+    fn repeated(rows: usize) -> Self {
+        Self { rows, repeats: true }
+    }
+
+    /// How the items of lists are shown, if there are so many. How often lists show theirs that are repeated is not known.
+    fn items(self, count: usize) -> Self {
+        Self { rows: if self.repeats { usize::MAX } else { count }, ..self }
+    }
+}
+
+/// Visits each array with narrow keys or ends. Dictionaries, runs and views of lists may show values several times.
 fn walk_array(
     array: &dyn Array,
-    rows: usize,
+    shown: Shown,
     below_lists: bool,
     found: &mut dyn FnMut(Narrow<'_>) -> Result<()>,
 ) -> Result<()> {
-    // How often a list that is repeated shows its items is not known.
-    let items_of = |items: usize| if rows > array.len() { usize::MAX } else { items };
-    let mut walk_items = |items: &dyn Array| walk_array(items, items_of(items.len()), true, found);
+    let mut walk_items = |items: &dyn Array| walk_array(items, shown.items(items.len()), true, found);
     match array.data_type() {
         DataType::Dictionary(keys, _) => {
             let dictionary = array.as_any_dictionary();
             if capacity(keys).is_some() {
-                found(Narrow::Keys(dictionary, rows))?;
+                found(Narrow::Keys(dictionary, shown.rows))?;
             }
-            walk_array(dictionary.values(), rows, below_lists, found)
+            walk_array(dictionary.values(), Shown::repeated(shown.rows), below_lists, found)
         }
         DataType::Struct(_) => {
             let columns = array.as_struct().columns();
-            columns.iter().try_for_each(|column| walk_array(column, rows, below_lists, found))
+            columns.iter().try_for_each(|column| walk_array(column, shown, below_lists, found))
         }
         DataType::List(_) => walk_items(array.as_list::<i32>().values()),
         DataType::LargeList(_) => walk_items(array.as_list::<i64>().values()),
         DataType::ListView(_) => {
             let lists = array.as_list_view::<i32>();
-            walk_array(lists.values(), items_of(sum(lists.sizes())), true, found)
+            let items = Shown::repeated(shown.items(sum(lists.sizes())).rows);
+            walk_array(lists.values(), items, true, found)
         }
         DataType::LargeListView(_) => {
             let lists = array.as_list_view::<i64>();
-            walk_array(lists.values(), items_of(sum(lists.sizes())), true, found)
+            let items = Shown::repeated(shown.items(sum(lists.sizes())).rows);
+            walk_array(lists.values(), items, true, found)
         }
         DataType::FixedSizeList(..) => walk_items(array.as_fixed_size_list().values()),
         DataType::Map(..) => walk_items(array.as_map().entries()),
         DataType::RunEndEncoded(ends, _) => {
             if are_narrow(ends.data_type(), below_lists) {
-                found(Narrow::Ends(rows))?;
+                found(Narrow::Ends(shown.rows))?;
             }
             match ends.data_type() {
-                DataType::Int16 => walk_runs::<Int16Type>(array, rows, below_lists, found),
-                DataType::Int32 => walk_runs::<Int32Type>(array, rows, below_lists, found),
-                _ => walk_runs::<Int64Type>(array, rows, below_lists, found),
+                DataType::Int16 => walk_runs::<Int16Type>(array, shown.rows, below_lists, found),
+                DataType::Int32 => walk_runs::<Int32Type>(array, shown.rows, below_lists, found),
+                _ => walk_runs::<Int64Type>(array, shown.rows, below_lists, found),
             }
         }
         _ => Ok(()),
@@ -196,7 +217,8 @@ fn walk_runs<R: RunEndIndexType>(
     below_lists: bool,
     found: &mut dyn FnMut(Narrow<'_>) -> Result<()>,
 ) -> Result<()> {
-    array.as_run_opt::<R>().map_or(Ok(()), |runs| walk_array(runs.values(), rows, below_lists, found))
+    let Some(runs) = array.as_run_opt::<R>() else { return Ok(()) };
+    walk_array(runs.values(), Shown::repeated(rows), below_lists, found)
 }
 
 /// The type with wide keys and ends where those, which can tell so many values or rows apart, are too narrow.

@@ -10,7 +10,7 @@ use arrow::array::{
     StringArray, StringViewArray, StringViewBuilder, StructArray, make_array,
 };
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
-use arrow::compute::cast;
+use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, Field, Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef, i256};
 use arrow::util::display::array_value_to_string;
 use futures::TryStreamExt as _;
@@ -191,6 +191,41 @@ fn views_of_all(items: ArrayRef, rows: usize) -> ArrayRef {
     Arc::new(ListViewArray::new(item, offsets.into(), sizes.into(), items, None))
 }
 
+/// A run of 200 numbers.
+fn items_of_seven() -> ArrayRef {
+    let ends = PrimitiveArray::<Int16Type>::from_iter_values([200]);
+    Arc::new(RunArray::<Int16Type>::try_new(&ends, &Int64Array::from(vec![7])).unwrap())
+}
+
+/// 200 rows of a run of the first of 300 lists, with the item `count` times; the others are empty.
+fn first_of_many(item: ArrayRef, count: usize) -> ArrayRef {
+    let items = take(&item, &Int32Array::from(vec![0; count]), None).unwrap();
+    let field = Arc::new(Field::new("item", items.data_type().clone(), true));
+    let lengths = std::iter::once(count).chain([0; 299]);
+    let lists = ListArray::new(field, OffsetBuffer::from_lengths(lengths), items, None);
+    let ends = Int32Array::from_iter_values(1000..1300);
+    Arc::new(RunArray::<Int32Type>::try_new(&ends, &lists).unwrap().slice(0, 200))
+}
+
+#[tokio::test]
+async fn items_between_those_that_views_show_are_not_expanded() {
+    let ends = Int64Array::from(vec![1 << 40, (1 << 40) + 5, 1 << 41]);
+    let values = Int64Array::from(vec![7, 8, 9]);
+    let items: ArrayRef = Arc::new(RunArray::<Int64Type>::try_new(&ends, &values).unwrap());
+    let item = Arc::new(Field::new("item", items.data_type().clone(), true));
+    let (offsets, sizes) = (vec![(1_i64 << 40) - 2, 0, 1 << 40, 3], vec![3_i64, 0, 7, 1]);
+    let views = LargeListViewArray::new(item, offsets.into(), sizes.into(), items, None);
+    let shown = |found: &ArrayRef, row| array_value_to_string(found, row).unwrap();
+    for (start, len, rows) in [
+        (0, 3, vec!["[7, 7, 8]", "[]", "[8, 8, 8, 8, 8, 9, 9]"]),
+        (2, 2, vec!["[8, 8, 8, 8, 8, 9, 9]", "[7]"]),
+    ] {
+        let found = round_trip(&[batch(Arc::new(views.slice(start, len)))]).await;
+        let found: Vec<_> = (0..len).map(|row| shown(found.column(0), row)).collect();
+        assert_eq!(found, rows);
+    }
+}
+
 #[tokio::test]
 async fn keys_and_ends_below_what_is_repeated_count_it_as_often_as_it_is_shown() {
     let rows = 200;
@@ -215,7 +250,9 @@ async fn keys_and_ends_below_what_is_repeated_count_it_as_often_as_it_is_shown()
         coded(struct_of("d", coded_struct())),
         coded(struct_of("d", run(&coded_struct()).slice(0, 1))),
         views_of_all(items, rows as usize),
-        run(&(list as ArrayRef)),
+        run(&(Arc::clone(&list) as ArrayRef)),
+        first_of_many(coded_struct(), 100),
+        first_of_many(items_of_seven(), 100),
     ] {
         let written: Vec<_> = (0..60).map(|_| batch(Arc::clone(&column))).collect();
         let found = round_trip(&written).await;

@@ -9,7 +9,7 @@
 //!
 //! The argument is a file, a folder or a glob, as in `FROM`. Files are opened when the query is
 //! planned for execution, through the stores and the footer cache of the session, until there are as many rows as
-//! a `LIMIT` wants. Since the functions open any file, only `enable_url_tables` registers them.
+//! a `LIMIT` wants. Texts are cut after a kilobyte, and limited in sum. Since the functions open any file, only `enable_url_tables` registers them.
 
 mod rows;
 

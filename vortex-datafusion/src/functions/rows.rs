@@ -22,7 +22,10 @@ use crate::convert::datafusion_error;
 
 /// Maximum number of bytes of text in the rows of one file. A small file may refer to long names, types and zone tables any
 /// number of times.
-const MAX_TEXT: usize = 256 << 20;
+const MAX_TEXT: usize = 512 << 20;
+
+/// Bytes that a zone without texts counts for.
+const ZONE_BYTES: usize = 64;
 
 /// Number of segment ends read at the same time.
 const READS: usize = 16;
@@ -149,7 +152,7 @@ impl Room {
     /// A value as text, which is cut if it is long.
     fn text(&mut self, value: impl Display) -> Result<String> {
         let text = Excerpt(value).to_string();
-        self.take(text.len() + size_of::<String>())?;
+        self.take(text.len())?;
         Ok(text)
     }
 
@@ -348,7 +351,7 @@ struct ZoneRow {
 
 impl ZoneRow {
     fn try_new(path: &str, map: &ZoneMap, zone: usize, room: &mut Room) -> Result<Self> {
-        room.take(size_of::<Self>())?;
+        room.take(ZONE_BYTES)?;
         let mut value = |values: &Option<ArrayRef>| {
             let text = values.as_ref().and_then(|values| shown_at(values, zone));
             text.map(|text| room.text(text)).transpose()

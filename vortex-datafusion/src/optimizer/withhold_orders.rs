@@ -11,7 +11,7 @@
 //! The same applies to `date_trunc` in zones that turn their clocks back just after midnight; to `date_bin`, which is null
 //! for times that nanoseconds cannot count; to `log(base, x)`, which falls if the base is below 1, or if it is the column,
 //! and to `log(x)`, which is exact for powers of ten only; and to the negation of integers, of which the least is its own
-//! negative; and to `AND` and `OR` with a null: `a > 5 OR NULL` is null first, and then true. DataFusion
+//! negative; and to `AND` and `OR`, of which one side may be null: `a > 5 OR NULL` is null first, and then true. DataFusion
 //! also supposes that an aggregation by several sets of columns (`ROLLUP`) keeps the order of all of them, although the
 //! groups of each row include some without the first column.
 //!
@@ -41,13 +41,14 @@ use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_expr::Operator;
+use datafusion_expr::sort_properties::SortProperties;
 use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, Literal, NegativeExpr, TryCastExpr};
 use datafusion_physical_expr::utils::{collect_columns, split_conjunction};
-use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion_physical_expr::{EquivalenceProperties, PhysicalExpr, ScalarFunctionExpr};
 use datafusion_physical_plan::aggregates::AggregateExec;
 use datafusion_physical_plan::filter::FilterExec;
 use datafusion_physical_plan::joins::{HashJoinExec, JoinOnRef, NestedLoopJoinExec, SortMergeJoinExec};
-use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
+use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, replace_children_if_necessary};
 
 use super::misdirected_filters::hold_back;
 use crate::convert::cast_is_monotonic;
@@ -156,12 +157,15 @@ fn reordered(node: &Arc<dyn ExecutionPlan>) -> Result<Reordered> {
     }
     // An expression of an operator with several inputs may refer to all of them.
     let input = if let [input] = inputs.as_slice() { Some(input) } else { None };
+    let orders =
+        if let [child] = node.children().as_slice() { Some(child.equivalence_properties()) } else { None };
     let is_filter = node.is::<FilterExec>();
     node.apply_expressions(&mut |expr| {
         let parts = if is_filter { split_conjunction(expr) } else { vec![expr] };
         for part in parts {
             if !is_filter || equates_columns(part) {
                 found |= reordered_by(part, input)?;
+                found.all |= orders.is_some_and(|orders| claims_order_of_logic(part, orders));
             }
         }
         Ok(TreeNodeRecursion::Continue)
@@ -203,10 +207,24 @@ fn reorders_numbers(expr: &Arc<dyn PhysicalExpr>, input: Option<&SchemaRef>) -> 
     function.is_some_and(|function| function.name() == "log")
 }
 
+fn is_logic(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let binary = expr.downcast_ref::<BinaryExpr>();
+    binary.is_some_and(|binary| matches!(binary.op(), Operator::And | Operator::Or))
+}
+
+/// Whether the expression contains an `AND` or `OR` of which DataFusion supposes that it is in an order, given those of
+/// its input: one side may be null where the other is not.
+fn claims_order_of_logic(expr: &Arc<dyn PhysicalExpr>, orders: &EquivalenceProperties) -> bool {
+    let claims = |part: &Arc<dyn PhysicalExpr>| {
+        let known = orders.get_expr_properties(Arc::clone(part)).sort_properties;
+        Ok(is_logic(part) && matches!(known, SortProperties::Ordered(_)))
+    };
+    expr.exists(claims).unwrap_or(true)
+}
+
 /// Whether this is an `AND` or `OR` with a null in it.
 fn adds_nulls(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
-    let binary = expr.downcast_ref::<BinaryExpr>();
-    if !binary.is_some_and(|binary| matches!(binary.op(), Operator::And | Operator::Or)) {
+    if !is_logic(expr) {
         return Ok(false);
     }
     expr.exists(|part| Ok(part.downcast_ref::<Literal>().is_some_and(|literal| literal.value().is_null())))

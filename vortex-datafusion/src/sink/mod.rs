@@ -83,7 +83,7 @@ impl VortexSink {
     /// # Errors
     /// If rows are to replace those of a table, whose files a sink only adds to; if there is no path to write to, or it is
     /// a pattern that the names of the files would not match; if a partition column is named twice or is not among the
-    /// rows, or they leave no column for the files.
+    /// rows, they leave no column for the files, or the name of one has letters that names of folders encode, or a `=`.
     pub fn try_new(
         config: FileSinkConfig,
         options: VortexOptions,

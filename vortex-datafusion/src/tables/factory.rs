@@ -10,6 +10,7 @@
 //! DataFusion's own factory takes the names of some folders for patterns, reads everything in a folder if columns are
 //! declared, and asks for the metadata of a file three times.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, SchemaRef};
@@ -18,7 +19,7 @@ use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTable
 use datafusion::execution::session_state::SessionState;
 use datafusion_catalog::TableProviderFactory;
 use datafusion_common::{Result, plan_datafusion_err, plan_err};
-use datafusion_expr::CreateExternalTable;
+use datafusion_expr::{CreateExternalTable, Expr};
 use datafusion_session::{Session, TableProvider};
 use futures::TryStreamExt as _;
 use object_store::path::Path;
@@ -128,7 +129,7 @@ async fn listed_table(
     let listed = ListingTable::try_new(config)?
         .with_definition(table.definition.clone())
         .with_constraints(table.constraints.clone())
-        .with_column_defaults(table.column_defaults.clone());
+        .with_column_defaults(column_defaults(table));
     Ok(match found {
         Some(found) => Arc::new(OneFile::new(listed, found)),
         None => Arc::new(listed),
@@ -141,6 +142,16 @@ fn declaration<'a>(table: &'a CreateExternalTable, folder: &str) -> Option<&'a F
     let columns = table.schema.inner();
     let declared = columns.field_with_name(folder);
     declared.or_else(|_| columns.field_with_name(&folder.to_lowercase())).ok()
+}
+
+/// What columns have by default, by the names of folders for those that folders are named after.
+fn column_defaults(table: &CreateExternalTable) -> HashMap<String, Expr> {
+    let mut defaults = table.column_defaults.clone();
+    for folder in &table.table_partition_cols {
+        let declared = declaration(table, folder).and_then(|column| defaults.remove(column.name()));
+        defaults.extend(declared.map(|default| (folder.clone(), default)));
+    }
+    defaults
 }
 
 /// Whether columns of the files are declared: partition columns with a type are among those that a statement declares.

@@ -158,8 +158,9 @@ pub trait VortexDataFrameExt {
     ///
     /// # Errors
     /// If a type cannot be written, or the query or storage fails; nothing is left behind then. If a column to name folders
-    /// after does not exist, or no folder can be named after its values: one of them is null, or their type is not
-    /// supported. If the planner of the session plans something else than to write Vortex files.
+    /// after does not exist, or no folder can be named after it or its values: its name has letters that names of folders
+    /// encode, one of the values is null or a date with a time of day, or their type is not supported. If an entry of metadata
+    /// is refused. If the planner of the session plans something else than to write Vortex files.
     async fn write_vortex(self, path: &str, options: VortexWriteOptions) -> Result<Vec<WrittenFile>>;
 }
 

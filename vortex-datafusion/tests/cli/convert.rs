@@ -278,10 +278,13 @@ fn a_disk_that_is_full_leaves_no_output() {
 #[test]
 fn a_killed_conversion_leaves_nothing_under_the_final_name() {
     let folder = TempDir::new().unwrap();
-    let source = golden("0.91.0/tpch_orders.vortex");
     // Enough inputs to leave time for the kill.
-    let mut arguments = vec!["convert"];
-    arguments.resize(3000, &source);
+    let inputs = TempDir::new().unwrap();
+    let source = path(&inputs, "0.vortex");
+    fs::copy(golden("0.91.0/tpch_orders.vortex"), &source).unwrap();
+    let links: Vec<_> = (1..3000).map(|at| path(&inputs, &format!("{at}.vortex"))).collect();
+    links.iter().for_each(|link| fs::hard_link(&source, link).unwrap());
+    let arguments: Vec<&str> = ["convert"].into_iter().chain(links.iter().map(String::as_str)).collect();
     for (signal, format) in
         [("KILL", "vortex"), ("INT", "vortex"), ("TERM", "vortex"), ("INT", "csv"), ("TERM", "parquet")]
     {

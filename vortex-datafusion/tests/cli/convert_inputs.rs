@@ -458,3 +458,58 @@ fn partitions_of_files_with_another_extension_of_their_format_are_read_without_w
     let out = ok(&["convert", "--to", "csv", &path(&folder, "ev/"), "-"]);
     assert_eq!(out, "n,day\n1,1\n2,2\n");
 }
+
+/// A small file next to this one.
+fn beside(name: &str) -> String {
+    format!("{}/tests/cli/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn intervals_of_parquet_files_whose_months_would_be_lost_are_refused() {
+    // Written by DuckDB: 14 months; 1 month, 2 days and 3 seconds; 50 days.
+    let line = complaint(&run(&["convert", &beside("intervals.parquet"), "x.vortex"]), 1);
+    assert!(line.contains("column `i` has intervals") && line.contains("--columns"), "{line}");
+}
+
+#[test]
+fn timestamps_of_96_bits_may_be_any_day() {
+    // Without a schema of Arrow, as Spark writes them: nanoseconds end in 2262.
+    let file = beside("int96.parquet");
+    let days = "t\n9999-12-31T00:00:00\n0001-01-01T00:00:00\n2020-01-01T00:00:00\n";
+    assert_eq!(ok(&["convert", "--to", "csv", &file, "-"]), days);
+    assert_eq!(ok(&["sql", "-q", "--format", "csv", &format!("FROM '{file}'")]), days);
+}
+
+#[test]
+fn an_input_that_is_named_twice_is_refused_whatever_its_format() {
+    let folder = TempDir::new().unwrap();
+    let (csv, vortex) = (path(&folder, "a.csv"), path(&folder, "a.vortex"));
+    fs::write(&csv, "a\n1\n").unwrap();
+    ok(&["convert", &csv, &vortex]);
+    let pattern = path(&folder, "*.csv");
+    for inputs in [[&csv, &csv], [&vortex, &vortex], [&pattern, &csv]] {
+        let line = complaint(&run(&["convert", inputs[0], inputs[1], &path(&folder, "out.vortex")]), 2);
+        assert!(line.contains("is among the inputs twice"), "{line}");
+    }
+}
+
+#[test]
+fn dictionaries_of_values_of_fixed_length_are_read_back_from_parquet() {
+    let folder = TempDir::new().unwrap();
+    let (from, to) = (path(&folder, "a.vortex"), path(&folder, "a.parquet"));
+    for (value, values) in [
+        ("arrow_cast('abcd', 'Binary')", "FixedSizeBinary(4)"),
+        ("1.25", "Decimal128(5, 2)"),
+        ("1.5", "Float16"),
+        ("'a'", "Utf8"),
+        ("7", "Int32"),
+    ] {
+        let plain = format!("arrow_cast({value}, '{values}')");
+        let coded = format!("arrow_cast({plain}, 'Dictionary(Int32, {values})') AS a");
+        ok(&["sql", "-q", "--format", "csv", &format!("COPY (SELECT {coded}) TO '{from}'")]);
+        ok(&["convert", &from, &to]);
+        let is_same = format!("SELECT {plain} = a AS b FROM '{to}'");
+        assert_eq!(ok(&["sql", "-q", "--format", "csv", &is_same]), "b\ntrue\n", "{values}");
+        fs::remove_file(&to).unwrap();
+    }
+}

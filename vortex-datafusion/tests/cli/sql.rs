@@ -380,3 +380,31 @@ fn expressions_of_thousands_of_terms_are_computed() {
     let rows = csv(&format!("SELECT max({sum}) = 3000 * max(o_custkey) AS is_right FROM '{orders}'"));
     assert_eq!(rows, "is_right\ntrue\n");
 }
+
+#[test]
+fn statements_that_are_not_run_since_nobody_reads_are_no_success() {
+    let folder = TempDir::new().unwrap();
+    let script = path(&folder, "s.sql");
+    let run = |arguments: &[&str]| {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = vortex(&[&["sql", "-q", "--format", "csv"], arguments].concat());
+        let output = command.stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        (output.status.code(), stderr(&output))
+    };
+    fs::write(&script, "SELECT 1;\n-- the end\n").unwrap();
+    for last in [["-c", "SELECT 1"], ["-f", &script]] {
+        assert_eq!(run(&last), (Some(0), String::new()));
+    }
+    fs::write(&script, "SELECT 1;\nSELECT 2;\n").unwrap();
+    for (arguments, left) in [
+        (["SELECT 1; SELECT 2; SELECT 3", ""], "2 statements"),
+        (["-cSELECT 1", "-cSELECT 2"], "1 other argument"),
+        (["-f", &script], "the rest of"),
+    ] {
+        let given: Vec<&str> = arguments.into_iter().filter(|argument| !argument.is_empty()).collect();
+        let (status, message) = run(&given);
+        assert_eq!(status, Some(1), "{arguments:?}");
+        assert!(message.contains("no longer read") && message.contains(left), "{message}");
+    }
+}

@@ -432,6 +432,11 @@ async fn names_of_folders_may_be_quoted_and_have_capitals_and_spaces() {
     }
     let sum = format!("SELECT sum(a * CAST(\"my key\" AS BIGINT)) FROM '{place}/t/' WHERE \"Day\" > '1'");
     assert_eq!(number(&context, &sum).await, 160);
+    let with_default =
+        "v (a BIGINT, day INT DEFAULT 3, \"my key\" INT) STORED AS VORTEX PARTITIONED BY (Day, \"my key\")";
+    run(&context, &format!("CREATE EXTERNAL TABLE {with_default} LOCATION '{place}/t/'")).await;
+    run(&context, "INSERT INTO v (a, \"my key\") VALUES (30, 9)").await;
+    assert_eq!(number(&context, "SELECT a FROM v WHERE \"Day\" = 3").await, 30);
     let refused = "CREATE EXTERNAL TABLE u (a BIGINT) STORED AS VORTEX PARTITIONED BY (Other)";
     let message = error(&context, &format!("{refused} LOCATION '{place}/t/'")).await;
     assert!(message.contains("names Other, which is not among the columns"), "{message}");

@@ -46,7 +46,7 @@ pub(crate) const ID: &str = "vortex.zstd";
 /// Frames with more values than two splits have rows, or with more bytes than several of them decode to, are large.
 const LARGE_FRAME_VALUES: usize = 128 << 10;
 const LARGE_FRAME_BYTES: usize = 64 << 20;
-/// So are frames of this many bytes in arrays of this many rows: many splits may have few of the values, between nulls.
+/// So are frames of this many bytes whose values are spread over this many rows: many splits have few of them, between nulls.
 const SPREAD_FRAME_BYTES: usize = 1 << 20;
 const SPREAD_FRAME_ROWS: usize = 1 << 20;
 
@@ -279,9 +279,14 @@ impl ZstdArray {
 
     /// Whether there are frames that hold the values of many splits. Writers make frames of 8,192 values, or of one chunk.
     fn has_large_frames(&self) -> bool {
+        let len = self.len();
+        let values = |frame: &Frame| frame.values.as_ref().map_or(len, Range::len);
+        let total = self.stored.all.iter().map(values).sum::<usize>().max(1);
         let is_large = |frame: &Frame| {
-            let values = frame.values.as_ref().map_or(self.len(), Range::len);
-            let is_spread = self.len() > SPREAD_FRAME_ROWS && frame.size > SPREAD_FRAME_BYTES;
+            let values = values(frame);
+            // The rows that these values are spread over, if all rows have as many.
+            let rows = values as u128 * len as u128 / total as u128;
+            let is_spread = rows > SPREAD_FRAME_ROWS as u128 && frame.size > SPREAD_FRAME_BYTES;
             values > LARGE_FRAME_VALUES || (values > 1 && (frame.size > LARGE_FRAME_BYTES || is_spread))
         };
         self.stored.all.iter().any(is_large)

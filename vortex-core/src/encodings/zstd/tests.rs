@@ -133,11 +133,13 @@ fn frames_that_hold_many_splits_are_decompressed_once() {
 #[test]
 fn long_frames_whose_values_are_far_apart_are_decompressed_once() {
     let long = "x".repeat(SPREAD_FRAME_BYTES);
-    let load = |len: usize| {
-        let valid: Vec<bool> = (0..len).map(|at| at == 0 || at == len - 1).collect();
-        let tree = tree(&[text_frame(&[&long, "y"])]).child(Tree::bools(&valid));
-        tree.load(&DType::Utf8(true), len).unwrap()
+    let load_frames = |frames: usize, len: usize| {
+        let valid: Vec<bool> = (0..len).map(|at| at < frames || at >= len - frames).collect();
+        let frames = vec![text_frame(&[&long, "y"]); frames];
+        tree(&frames).child(Tree::bools(&valid)).load(&DType::Utf8(true), len).unwrap()
     };
+    let load = |len: usize| load_frames(1, len);
+    assert_eq!(load_frames(2, SPREAD_FRAME_ROWS + 1).encoding(), ID, "half of the rows each");
     assert_eq!(load(SPREAD_FRAME_ROWS).encoding(), ID);
     let spread = load(SPREAD_FRAME_ROWS + 1);
     assert_eq!(spread.encoding(), "arrow");

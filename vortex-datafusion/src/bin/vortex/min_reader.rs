@@ -1,5 +1,6 @@
 //! The oldest release that must read the files to write, as a user names it.
 
+use std::io::Write as _;
 use std::str::FromStr;
 
 use vortex_core::{Error, Release};
@@ -24,7 +25,9 @@ impl MinReader {
     pub(crate) fn warn_if_unknown(&self) {
         if self.is_unknown() {
             let (named, newest) = (&self.named, Release::NEWEST);
-            eprintln!("vortex: release {named} is not known; the files need {newest}, the newest one known");
+            let message =
+                format!("release {named} is not known; the files need {newest}, the newest one known");
+            let _ = writeln!(std::io::stderr(), "vortex: {message}");
         }
     }
 }

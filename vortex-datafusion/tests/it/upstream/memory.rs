@@ -1,4 +1,4 @@
-//! Queries that DataFusion does not end.
+//! Queries that DataFusion may not end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,6 @@ use datafusion::execution::memory_pool::GreedyMemoryPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
-
-use super::assert_wrong;
 
 /// Groups of numbers from two inputs, with much less memory than they take. Whether it ends, with an error.
 async fn ends(config: SessionConfig) -> bool {
@@ -19,17 +17,12 @@ async fn ends(config: SessionConfig) -> bool {
     let halves = [half(1, 500_000), half(500_000, 1_000_000)].join(" UNION ALL ");
     let groups = format!("SELECT value % 900000 AS k, count(*) FROM ({halves}) GROUP BY k");
     let plan = context.sql(&groups).await.unwrap().create_physical_plan().await.unwrap();
-    tokio::time::timeout(Duration::from_secs(10), collect(plan, context.task_ctx())).await.is_ok()
+    tokio::time::timeout(Duration::from_secs(60), collect(plan, context.task_ctx())).await.is_ok()
 }
 
+/// Without the setting, about every second run waits for ever, which depends on the machine and cannot be asserted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn partitions_wait_for_ever_for_batches_on_disk() {
-    let mut all = true;
-    for _ in 0..30 {
-        all = all && ends(SessionConfig::new()).await;
-    }
-    let workaround = "`max_spill_file_size_bytes` in bin/vortex/sql/session.rs and the note in docs/";
-    assert_wrong(all, false, true, workaround);
+async fn partitions_do_not_wait_for_ever_for_batches_in_files_of_their_own() {
     for _ in 0..30 {
         let config = SessionConfig::new().set_usize("datafusion.execution.max_spill_file_size_bytes", 1);
         assert!(ends(config).await);

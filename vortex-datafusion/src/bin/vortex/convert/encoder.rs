@@ -188,14 +188,9 @@ fn plain(field: &FieldRef, format: Format) -> FieldRef {
 
 fn plain_type(data_type: &DataType, format: Format) -> DataType {
     let plain = |field: &FieldRef| plain(field, format);
-    let is_view = |values: &DataType| matches!(values, DataType::Utf8View | DataType::BinaryView);
     let is_parquet = format == Format::Parquet;
     match data_type {
-        DataType::Dictionary(_, values)
-            if !is_parquet || is_view(values) || plain_type(values, format) != **values =>
-        {
-            plain_type(values, format)
-        }
+        DataType::Dictionary(_, values) if !(is_parquet && has_offsets(values)) => plain_type(values, format),
         DataType::Timestamp(TimeUnit::Second, zone) if is_parquet => {
             DataType::Timestamp(TimeUnit::Millisecond, zone.clone())
         }
@@ -211,6 +206,12 @@ fn plain_type(data_type: &DataType, format: Format) -> DataType {
         DataType::RunEndEncoded(ends, values) => DataType::RunEndEncoded(Arc::clone(ends), plain(values)),
         other => other.clone(),
     }
+}
+
+/// Whether this is text or bytes other than views. Of dictionaries of other values, Arrow 59 writes Parquet files that it
+/// cannot read, or whose values of fixed length begin with that length.
+fn has_offsets(values: &DataType) -> bool {
+    matches!(values, DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary)
 }
 
 /// Refuses what the Parquet writer loses, panics on or does not know: rows without columns, values without

@@ -11,7 +11,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use datafusion::common::{Column, DataFusionError};
-use datafusion::config::{CsvOptions, JsonOptions};
+use datafusion::config::{CsvOptions, JsonOptions, TableParquetOptions};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::arrow::ArrowFormat;
 use datafusion::datasource::file_format::csv::CsvFormat;
@@ -40,7 +40,7 @@ use super::sort::SortKey;
 use super::times::Times;
 use super::{parquet, stdin, vortex};
 use crate::failure::{Failure, Outcome};
-use crate::formats::{Corrected, Format, text_if_empty};
+use crate::formats::{Corrected, Format, INT96_UNIT, text_if_empty};
 use crate::memory::sort_within;
 use crate::stores::Stores;
 
@@ -378,7 +378,10 @@ pub(super) fn reader_of(format: Format) -> Arc<dyn FileFormat> {
             Arc::new(VortexFormat::new().with_options(options))
         }
         Format::Parquet => {
-            let format = ParquetFormat::default().with_force_view_types(false).with_skip_metadata(false);
+            let mut options = TableParquetOptions::default();
+            options.global.coerce_int96 = Some(INT96_UNIT.to_owned());
+            let format = ParquetFormat::default().with_options(options);
+            let format = format.with_force_view_types(false).with_skip_metadata(false);
             Arc::new(Corrected::of(format))
         }
         Format::Arrow => Arc::new(ArrowFormat),

@@ -27,7 +27,7 @@ mod vortex;
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -196,6 +196,10 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         notes.extend(note_of_subfolders(place, &found));
         files.extend(found);
     }
+    let mut seen = HashSet::new();
+    if let Some(twice) = files.iter().find(|file| !seen.insert(file.url.to_string())) {
+        return Err(Failure::Usage(format!("{}: is among the inputs twice", twice.name)));
+    }
     let jobs = jobs(&arguments, output, files)?;
     let merges = jobs.iter().any(|job| job.files.len() > 1);
     if arguments.vortex.is_given() && jobs.iter().any(|job| job.format != Format::Vortex) {
@@ -228,7 +232,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         other => other,
     })?;
     if merges {
-        notes.iter().for_each(|note| eprintln!("vortex: {note}"));
+        notes.iter().for_each(|note| _ = writeln!(std::io::stderr(), "vortex: {note}"));
     }
     Ok(())
 }

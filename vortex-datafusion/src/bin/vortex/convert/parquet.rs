@@ -11,17 +11,20 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
+use parquet::arrow::{ARROW_SCHEMA_META_KEY, ProjectionMask};
+use parquet::basic::{ConvertedType, Type};
+use parquet::file::metadata::ParquetMetaData;
 
 use super::find::Found;
 use super::input::{Rows, Wanted};
 use crate::failure::{Failure, Outcome};
 
-/// Number of rows per batch.
+/// Maximum number of rows per batch, and of bytes that they take on average.
 const BATCH_ROWS: usize = 8192;
+const BATCH_BYTES: i64 = 64 << 20;
 
 /// A file whose metadata has been read. It is opened again for its rows: there may be more files than a process
 /// can have open.
@@ -52,7 +55,8 @@ pub(super) fn paged(files: &[(&Found, PathBuf)], wanted: &Wanted<'_>) -> Outcome
             .iter()
             .any(|group| group.sorting_columns().is_some_and(|order| !order.is_empty()));
         let own = metadata.schema();
-        if is_sorted || *schema.get_or_insert_with(|| Arc::clone(own)) != *own {
+        check_intervals(&metadata, wanted.columns).map_err(at_file)?;
+        if is_sorted || has_int96(description) || *schema.get_or_insert_with(|| Arc::clone(own)) != *own {
             return Ok(None);
         }
         let rows = description.file_metadata().num_rows();
@@ -85,6 +89,39 @@ pub(super) fn paged(files: &[(&Found, PathBuf)], wanted: &Wanted<'_>) -> Outcome
     Ok(Some(Rows { schema: projected, count: Some(count), order: None, batches }))
 }
 
+/// Whether a file has timestamps of 96 bits, of which DataFusion reads those outside of 1677 to 2262, too.
+fn has_int96(description: &ParquetMetaData) -> bool {
+    let columns = description.file_metadata().schema_descr().columns();
+    columns.iter().any(|column| column.physical_type() == Type::INT96)
+}
+
+/// Refuses intervals, unless the schema that Arrow stores in a file tells their kind: the reader of Arrow 59 leaves out their
+/// months.
+fn check_intervals(metadata: &ArrowReaderMetadata, columns: Option<&[String]>) -> Outcome {
+    let file = metadata.metadata().file_metadata();
+    let entries = file.key_value_metadata().into_iter().flatten();
+    if entries.into_iter().any(|entry| entry.key == ARROW_SCHEMA_META_KEY) {
+        return Ok(());
+    }
+    let is_wanted = |name: &str| columns.is_none_or(|columns| columns.iter().any(|column| column == name));
+    let intervals = file.schema_descr().columns().iter();
+    let mut intervals = intervals.filter(|column| column.converted_type() == ConvertedType::INTERVAL);
+    match intervals.find(|column| column.path().parts().first().is_some_and(|name| is_wanted(name))) {
+        None => Ok(()),
+        Some(column) => Err(Failure::error(format!(
+            "column `{}` has intervals, whose months would be lost; leave it out with --columns, or write it as text",
+            column.path().string()
+        ))),
+    }
+}
+
+/// Number of rows of a batch: fewer than usual if they are long.
+fn batch_rows(description: &ParquetMetaData) -> usize {
+    let groups = description.row_groups().iter().filter(|group| group.num_rows() > 0);
+    let longest = groups.map(|group| group.total_byte_size() / group.num_rows()).max().unwrap_or(0);
+    usize::try_from(BATCH_BYTES / longest.max(1)).unwrap_or(1).clamp(1, BATCH_ROWS)
+}
+
 /// The rows of a file, with these columns in this order.
 fn read(
     described: &Described,
@@ -99,8 +136,9 @@ fn read(
         None => ProjectionMask::all(),
         Some(columns) => ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied()),
     };
+    let batch_rows = batch_rows(builder.metadata());
     let reader =
-        builder.with_projection(mask).with_batch_size(BATCH_ROWS).with_limit(described.limit).build()?;
+        builder.with_projection(mask).with_batch_size(batch_rows).with_limit(described.limit).build()?;
     // Each column is read once, in the order of the file.
     let order = columns.map(|columns| {
         let mut read = columns.to_vec();

@@ -24,6 +24,7 @@ use datafusion::prelude::SessionContext;
 pub(crate) use corrected::Corrected;
 use corrected::CorrectedFormats;
 pub(crate) use csv::text_if_empty;
+pub(crate) use parquet::INT96_UNIT;
 
 /// A format of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

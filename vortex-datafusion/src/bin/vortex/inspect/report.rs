@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
-use vortex_core::DType;
+
 use vortex_core::file::{Footer, SegmentId, VortexFile};
 use vortex_core::layout::{LayoutRef, ZoneMap};
 use vortex_core::stats::FieldStats;
+use vortex_core::{DType, Excerpt};
 
 use super::{Arguments, Part};
 
@@ -160,8 +161,10 @@ struct Walk {
 
 impl Walk {
     fn node(&mut self, name: String, layout: &LayoutRef, path: &mut Vec<String>) -> Node {
+        // Names may be long, and those of one struct occur in each of its chunks.
+        let name = Excerpt(name).to_string();
         if layout.zones().is_some() {
-            self.with_zones.push((path.join("."), Arc::clone(layout)));
+            self.with_zones.push((Excerpt(path.join(".")).to_string(), Arc::clone(layout)));
         }
         let children = match layout.children() {
             Ok(children) => children,
@@ -176,7 +179,7 @@ impl Walk {
             .map(|(name, child)| {
                 // Only fields are part of a path; `data` and chunk numbers are not.
                 if is_struct {
-                    path.push(name.clone());
+                    path.push(Excerpt(&name).to_string());
                 }
                 let node = self.node(name, &child, path);
                 if is_struct {

@@ -24,7 +24,7 @@ use datafusion_cli::print_options::MaxRows;
 
 use crate::failure::{Failure, Outcome};
 use crate::interrupts::Interrupts;
-use crate::text::parse_size;
+use crate::text::{counted, parse_size};
 use session::Session;
 
 /// Arguments of `vortex sql`.
@@ -118,11 +118,21 @@ async fn run_statements(arguments: Arguments) -> Outcome {
         // Piped statements are a script: no prompt, and an error ends it.
         return script::run_file(&mut session, Path::new("-")).await;
     }
+    let inputs: Vec<_> = arguments.command.iter().chain(&arguments.statements).collect();
+    let mut left = arguments.file.len() + inputs.len();
+    // Success would say that all of them were run.
+    let mut checked = |failure| {
+        left -= 1;
+        match failure {
+            Failure::ClosedPipe if left > 0 => statement::not_run(&counted(left as u64, "other argument")),
+            failure => failure,
+        }
+    };
     for file in &arguments.file {
-        script::run_file(&mut session, file).await?;
+        script::run_file(&mut session, file).await.map_err(&mut checked)?;
     }
-    for statements in arguments.command.iter().chain(&arguments.statements) {
-        if let shell::Next::Quit = shell::run_input(&mut session, statements).await? {
+    for statements in inputs {
+        if let shell::Next::Quit = shell::run_input(&mut session, statements).await.map_err(&mut checked)? {
             break;
         }
     }

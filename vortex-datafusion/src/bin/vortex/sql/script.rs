@@ -10,6 +10,7 @@ use std::path::Path;
 
 use super::session::Session;
 use super::shell::{Next, run_command};
+use super::statement::not_run;
 use crate::failure::{Failure, Outcome};
 
 /// Runs the statements of a file; `-` is standard input.
@@ -24,12 +25,26 @@ pub(super) async fn run_file(session: &mut Session, path: &Path) -> Outcome {
     let outcome = match is_input {
         true => run(session, std::io::stdin().lock(), &place).await,
         false => match File::open(path) {
-            Ok(file) => run(session, BufReader::new(file), &place).await,
+            Ok(file) => {
+                let mut lines = BufReader::new(file);
+                match run(session, &mut lines, &place).await {
+                    Err(Failure::ClosedPipe) if has_more(&mut lines) => {
+                        Err(not_run(&format!("the rest of {place}")))
+                    }
+                    outcome => outcome,
+                }
+            }
             Err(error) => Err(Failure::at(&place, error)),
         },
     };
     session.scripts.pop();
     outcome
+}
+
+/// Whether there are statements left, or commands.
+fn has_more(lines: &mut impl BufRead) -> bool {
+    let is_empty = |line: &str| line.is_empty() || line.starts_with("--");
+    lines.lines().any(|line| line.is_ok_and(|line| !is_empty(line.trim())))
 }
 
 /// Runs statements as they are read.

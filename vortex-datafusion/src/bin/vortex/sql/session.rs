@@ -20,7 +20,7 @@ use datafusion_cli::print_options::PrintOptions;
 
 use super::Arguments;
 use crate::failure::Outcome;
-use crate::formats;
+use crate::formats::{self, INT96_UNIT};
 use crate::memory::sort_within;
 use crate::stores::Stores;
 
@@ -98,10 +98,13 @@ fn config(arguments: &Arguments) -> Outcome<SessionConfig> {
         // `filters_of_aggregations_leave_out_expressions`.
         options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
     }
+    if std::env::var_os("DATAFUSION_EXECUTION_PARQUET_COERCE_INT96").is_none() {
+        options.execution.parquet.coerce_int96 = Some(INT96_UNIT.to_owned());
+    }
     if std::env::var_os("DATAFUSION_EXECUTION_MAX_SPILL_FILE_SIZE_BYTES").is_none() {
         // Each batch that waits on disk for a partition gets a file of its own: otherwise, DataFusion 55 may wait for ever
         // for a batch in a file that nobody continues. See `tests/it/upstream/memory.rs`:
-        // `partitions_wait_for_ever_for_batches_on_disk`.
+        // `partitions_do_not_wait_for_ever_for_batches_in_files_of_their_own`.
         options.execution.max_spill_file_size_bytes = ConfigNonZeroUsize::try_new(1)?;
     }
     if let Some(limit) = arguments.memory_limit {

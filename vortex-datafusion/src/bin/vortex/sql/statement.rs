@@ -41,6 +41,11 @@ use crate::json::JsonRows;
 use crate::min_reader::MinReader;
 use crate::text::{counted, visible};
 
+/// The error that something was not run, since nobody reads the output of what was run before.
+pub(super) fn not_run(what: &str) -> Failure {
+    Failure::error(format!("the output is no longer read; {what} not run"))
+}
+
 impl Session {
     /// The dialect of SQL that the session is set to.
     pub(super) fn dialect(&self) -> Outcome<Box<dyn Dialect>> {
@@ -57,12 +62,20 @@ impl Session {
     /// Runs the statements in a text, in order, up to the first one that fails.
     pub(super) async fn run(&self, sql: &str) -> Outcome {
         let dialect = self.dialect()?;
-        for mut statement in DFParser::parse_sql_with_dialect(sql, dialect.as_ref())? {
+        let mut statements = DFParser::parse_sql_with_dialect(sql, dialect.as_ref())?;
+        while let Some(mut statement) = statements.pop_front() {
             select_all(&mut statement);
             set_default(&mut statement);
             // A bug in planning or running one statement does not end the shell.
             let run = AssertUnwindSafe(self.run_statement(statement)).catch_unwind();
-            run.await.unwrap_or_else(|_| Err(Failure::error("the statement panicked, which is a bug")))?;
+            let outcome =
+                run.await.unwrap_or_else(|_| Err(Failure::error("the statement panicked, which is a bug")));
+            let left = statements.len() as u64;
+            match outcome {
+                // Success would say that all statements were run.
+                Err(Failure::ClosedPipe) if left > 0 => return Err(not_run(&counted(left, "statement"))),
+                outcome => outcome?,
+            }
         }
         Ok(())
     }
