@@ -165,7 +165,9 @@ fn reordered(node: &Arc<dyn ExecutionPlan>) -> Result<Reordered> {
         for part in parts {
             if !is_filter || equates_columns(part) {
                 found |= reordered_by(part, input)?;
-                found.all |= orders.is_some_and(|orders| claims_order_of_logic(part, orders));
+                if let Some(orders) = orders {
+                    found.all |= claims_order_of_logic(part, orders)?;
+                }
             }
         }
         Ok(TreeNodeRecursion::Continue)
@@ -214,12 +216,21 @@ fn is_logic(expr: &Arc<dyn PhysicalExpr>) -> bool {
 
 /// Whether the expression contains an `AND` or `OR` of which DataFusion supposes that it is in an order, given those of
 /// its input: one side may be null where the other is not.
-fn claims_order_of_logic(expr: &Arc<dyn PhysicalExpr>, orders: &EquivalenceProperties) -> bool {
-    let claims = |part: &Arc<dyn PhysicalExpr>| {
+fn claims_order_of_logic(expr: &Arc<dyn PhysicalExpr>, orders: &EquivalenceProperties) -> Result<bool> {
+    if orders.oeq_class().is_empty() {
+        return Ok(false);
+    }
+    let mut claims = false;
+    expr.apply(|part| {
+        if !is_logic(part) {
+            return Ok(TreeNodeRecursion::Continue);
+        }
         let known = orders.get_expr_properties(Arc::clone(part)).sort_properties;
-        Ok(is_logic(part) && matches!(known, SortProperties::Ordered(_)))
-    };
-    expr.exists(claims).unwrap_or(true)
+        claims |= matches!(known, SortProperties::Ordered(_));
+        // What is within has no order, or gives this one its own.
+        Ok(TreeNodeRecursion::Jump)
+    })?;
+    Ok(claims)
 }
 
 /// Whether this is an `AND` or `OR` with a null in it.
