@@ -126,6 +126,7 @@ impl VortexSink {
         Self { metadata, ..self }
     }
 
+    #[cfg(feature = "proto")]
     pub(crate) fn metadata(&self) -> &UserMetadata {
         &self.metadata
     }
