@@ -141,7 +141,7 @@ fn reordered(node: &Arc<dyn ExecutionPlan>) -> Result<Reordered> {
     if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
         // DataFusion moves parts of its filter into projections of its inputs.
         if let Some(filter) = join.filter() {
-            found |= reordered_by(filter.expression(), Some(filter.schema()))?;
+            found |= reordered_by(filter.expression(), Some(filter.schema()), None)?;
         }
         return Ok(found);
     }
@@ -151,7 +151,7 @@ fn reordered(node: &Arc<dyn ExecutionPlan>) -> Result<Reordered> {
     let inputs: Vec<_> = node.children().into_iter().map(|child| child.schema()).collect();
     if let Some(keys) = join_keys(node.as_ref()) {
         for (key, input) in keys.iter().flat_map(|(left, right)| [left, right]).zip(inputs.iter().cycle()) {
-            found |= reordered_by(key, Some(input))?;
+            found |= reordered_by(key, Some(input), None)?;
         }
         return Ok(found);
     }
@@ -164,10 +164,7 @@ fn reordered(node: &Arc<dyn ExecutionPlan>) -> Result<Reordered> {
         let parts = if is_filter { split_conjunction(expr) } else { vec![expr] };
         for part in parts {
             if !is_filter || equates_columns(part) {
-                found |= reordered_by(part, input)?;
-                if let Some(orders) = orders {
-                    found.all |= claims_order_of_logic(part, orders)?;
-                }
+                found |= reordered_by(part, input, orders)?;
             }
         }
         Ok(TreeNodeRecursion::Continue)
@@ -187,13 +184,16 @@ fn equates_columns(expr: &Arc<dyn PhysicalExpr>) -> bool {
     *binary.op() == Operator::Eq && has_columns(binary.left()) && has_columns(binary.right())
 }
 
-/// The columns that an expression over `input` reorders, if it reads them.
-fn reordered_by(expr: &Arc<dyn PhysicalExpr>, input: Option<&SchemaRef>) -> Result<Reordered> {
-    let mut found = Reordered::default();
+/// The columns that an expression over `input`, whose rows are in these orders, reorders if it reads them.
+fn reordered_by(
+    expr: &Arc<dyn PhysicalExpr>,
+    input: Option<&SchemaRef>,
+    orders: Option<&EquivalenceProperties>,
+) -> Result<Reordered> {
+    let mut found = Reordered { all: claims_order_of_logic(expr, orders)?, ..Reordered::default() };
     expr.apply(|part| {
         found.numbers |= reorders_numbers(part, input);
         found.times |= reorders_times(part, input);
-        found.all |= adds_nulls(part)?;
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(found)
@@ -215,9 +215,13 @@ fn is_logic(expr: &Arc<dyn PhysicalExpr>) -> bool {
 }
 
 /// Whether the expression contains an `AND` or `OR` of which DataFusion supposes that it is in an order, given those of
-/// its input: one side may be null where the other is not.
-fn claims_order_of_logic(expr: &Arc<dyn PhysicalExpr>, orders: &EquivalenceProperties) -> Result<bool> {
-    if orders.oeq_class().is_empty() {
+/// its input, although one side may be null where the other is not. Of an input that is not known, one with a null is
+/// supposed to be.
+fn claims_order_of_logic(
+    expr: &Arc<dyn PhysicalExpr>,
+    orders: Option<&EquivalenceProperties>,
+) -> Result<bool> {
+    if orders.is_some_and(|orders| orders.oeq_class().is_empty()) {
         return Ok(false);
     }
     let mut claims = false;
@@ -225,20 +229,21 @@ fn claims_order_of_logic(expr: &Arc<dyn PhysicalExpr>, orders: &EquivalencePrope
         if !is_logic(part) {
             return Ok(TreeNodeRecursion::Continue);
         }
-        let known = orders.get_expr_properties(Arc::clone(part)).sort_properties;
-        claims |= matches!(known, SortProperties::Ordered(_));
+        claims |= match orders {
+            Some(orders) => {
+                let known = orders.get_expr_properties(Arc::clone(part)).sort_properties;
+                matches!(known, SortProperties::Ordered(_))
+            }
+            None => part.exists(|part| Ok(is_null(part)))?,
+        };
         // What is within has no order, or gives this one its own.
         Ok(TreeNodeRecursion::Jump)
     })?;
     Ok(claims)
 }
 
-/// Whether this is an `AND` or `OR` with a null in it.
-fn adds_nulls(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
-    if !is_logic(expr) {
-        return Ok(false);
-    }
-    expr.exists(|part| Ok(part.downcast_ref::<Literal>().is_some_and(|literal| literal.value().is_null())))
+fn is_null(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    expr.downcast_ref::<Literal>().is_some_and(|literal| literal.value().is_null())
 }
 
 /// Of an input that is not known, any cast is supposed to change the order.
