@@ -19,11 +19,41 @@ use crate::{Error, Result};
 /// Ranges this close are fetched as one: reading this many bytes takes no longer than a call.
 const GAP: u64 = 4 << 10;
 
+/// More missing ranges of a segment are joined while they are recorded: an array may ask for one per element.
+const MOST_APART: usize = if cfg!(test) { 1 << 10 } else { 1 << 16 };
+
 /// Pieces of one file, in order. None is contained in another.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     at_hand: Vec<Piece>,
-    missing: RefCell<Vec<Range<u64>>>,
+    missing: RefCell<Missing>,
+}
+
+/// The ranges that are missing.
+#[derive(Debug, Default)]
+struct Missing {
+    /// Those of segments that were attempted before.
+    earlier: Vec<Range<u64>>,
+    /// Those of the segment that is attempted.
+    latest: Vec<Range<u64>>,
+    /// The number of these that were apart when they were last joined.
+    apart: usize,
+}
+
+impl Missing {
+    fn push(&mut self, range: Range<u64>) {
+        self.latest.push(range);
+        if self.latest.len() >= MOST_APART.max(2 * self.apart) {
+            self.latest = merged(std::mem::take(&mut self.latest), GAP);
+            self.apart = self.latest.len();
+        }
+    }
+
+    /// Takes those of the segment that is attempted.
+    fn take_latest(&mut self) -> Vec<Range<u64>> {
+        self.apart = 0;
+        std::mem::take(&mut self.latest)
+    }
 }
 
 /// Bytes of a file, starting at a position.
@@ -70,28 +100,32 @@ impl Pieces {
         Err(Error::NotFetched)
     }
 
-    /// The number of requests that are recorded so far.
-    pub(crate) fn request_count(&self) -> usize {
-        self.missing.borrow().len()
+    /// Begins the attempt to load an array of another segment.
+    pub(crate) fn begin_segment(&self) {
+        let mut missing = self.missing.borrow_mut();
+        let latest = missing.take_latest();
+        missing.earlier.extend(latest);
     }
 
-    /// Requests `whole` instead of what was requested after the first `count` requests, if that takes no longer,
-    /// where each read takes as long as this many bytes more.
-    pub(crate) fn request_whole(&self, count: usize, whole: Range<u64>, bytes_per_read: u64) {
+    /// Requests `whole` instead of what was requested since the segment was begun, if that takes no longer, where each
+    /// read takes as long as this many bytes more.
+    pub(crate) fn request_whole(&self, whole: Range<u64>, bytes_per_read: u64) {
         let mut missing = self.missing.borrow_mut();
-        let apart = merged(missing.split_off(count), GAP);
+        let apart = merged(missing.take_latest(), GAP);
         let bytes = apart.iter().map(|range| range.end - range.start + bytes_per_read).sum::<u64>();
         if bytes < whole.end - whole.start {
-            missing.extend(apart);
+            missing.earlier.extend(apart);
         } else {
-            missing.push(whole);
+            missing.earlier.push(whole);
         }
     }
 
     /// Takes the missing ranges, in order and with nearby ranges joined.
     pub(crate) fn take_missing(&mut self) -> Vec<Range<u64>> {
-        let expected = Vec::with_capacity(self.missing.get_mut().len());
-        merged(self.missing.replace(expected), GAP)
+        self.begin_segment();
+        let missing = &mut self.missing.get_mut().earlier;
+        let expected = Vec::with_capacity(missing.len());
+        merged(std::mem::replace(missing, expected), GAP)
     }
 
     /// Adds bytes of a file, in order.
@@ -147,12 +181,29 @@ mod tests {
             }
         };
         assert!(pieces.get(500_000..500_010).is_err());
+        pieces.begin_segment();
         request(&pieces, 3);
-        pieces.request_whole(1, 0..100_000, 4000);
+        pieces.request_whole(0..100_000, 4000);
         assert_eq!(pieces.take_missing(), [0..10, 10_000..10_010, 20_000..20_010, 500_000..500_010]);
         request(&pieces, 3);
-        pieces.request_whole(0, 0..12_030, 4000);
+        pieces.request_whole(0..12_030, 4000);
         assert_eq!(pieces.take_missing(), vec![0..12_030; 1]);
+    }
+
+    #[test]
+    fn a_list_of_neighbours_does_not_grow() {
+        let mut pieces = Pieces::default();
+        assert!(pieces.get(0..1).is_err());
+        pieces.begin_segment();
+        for at in 0..100_000 {
+            assert!(pieces.get(1_000_000 + at..1_000_001 + at).is_err());
+            // Those far from each other do.
+            assert!(pieces.get(2_000_000 + at / 100 * 10_000..2_000_001 + at / 100 * 10_000).is_err());
+        }
+        assert!(pieces.missing.borrow().latest.capacity() <= 1 << 12);
+        let missing = pieces.take_missing();
+        assert_eq!(missing[..2], [0..1, 1_000_000..1_100_000]);
+        assert_eq!(missing.len(), 1002);
     }
 
     #[test]

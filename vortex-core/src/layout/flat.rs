@@ -79,6 +79,9 @@ impl Layout for FlatLayout {
     }
 
     fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {
+        if rows.is_empty() {
+            return Ok(chunked(&self.dtype, Vec::new(), have.limits()));
+        }
         let rows = rows.iter().map(|row| len_of(*row)).collect::<Result<Vec<_>>>()?;
         have.rows(self.segment, &self.dtype, len_of(self.row_count)?, &rows)
     }

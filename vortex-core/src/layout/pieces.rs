@@ -114,7 +114,7 @@ impl<'a> PieceSet<'a> {
         let bytes_per_row = BYTES_PER_READ * reads_per_row(dtype);
         let load = || {
             let tree = self.tree(id, &segment, bytes_per_row * rows.len() as u64)?;
-            let requested = self.pieces.request_count();
+            self.pieces.begin_segment();
             let rows_of = TreeRows {
                 tree: &tree,
                 pieces: &self.pieces,
@@ -128,7 +128,7 @@ impl<'a> PieceSet<'a> {
             };
             let loaded = rows_of.load(dtype, len, rows);
             if matches!(&loaded, Err(error) if matches!(error.root(), Error::NotFetched)) {
-                self.pieces.request_whole(requested, segment.clone(), bytes_per_row);
+                self.pieces.request_whole(segment.clone(), bytes_per_row);
             }
             loaded
         };

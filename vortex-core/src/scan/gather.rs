@@ -323,6 +323,7 @@ mod tests {
 
     use super::*;
     use crate::VortexFile;
+    use crate::expr::column;
     use crate::file::{OpenOptions, SegmentCompression};
     use crate::given::{Stored, opened, written};
     use crate::io::{MemoryFile, MemoryPool, Scheduler, StorageProfile};
@@ -536,6 +537,34 @@ mod tests {
         assert_eq!(concat_batches(&batches[0].schema(), &batches).unwrap().column(0), &expected);
         let bytes = metrics.bytes_read.get();
         assert!(bytes < 5 * (4 << 20), "{bytes} bytes");
+    }
+
+    #[tokio::test]
+    async fn no_rows_take_no_bytes() {
+        let file = stored(&table()).await;
+        let mut have = PieceSet::new(&file.footer().table, file.trees());
+        assert_eq!(file.footer().layout().read_rows(&[], &have).unwrap().len(), 0);
+        assert_eq!(have.take_missing(), (vec![], vec![]));
+    }
+
+    #[tokio::test]
+    async fn segments_that_are_only_read_as_a_whole_are_not_read_for_each_split() {
+        let mut next = random(5);
+        let names: Vec<String> = (0..32).map(|at| format!("c{at}")).collect();
+        let mut noise = || Arc::new(Int64Array::from_iter_values((0..65_536).map(|_| next() as i64 >> 8)));
+        let mut columns: Vec<_> = names.iter().map(|name| (name, noise() as ArrayRef)).collect();
+        let is_wanted = |row| i64::from(row % 8192 == 4000);
+        columns[0].1 = Arc::new(Int64Array::from_iter_values((0..65_536).map(is_wanted)));
+        let table = RecordBatch::try_from_iter(columns).unwrap();
+        let bytes = written([&table], WriteOptions::new().with_checksums(true)).await;
+        let len = bytes.len() as u64;
+        let file = open(bytes, OpenOptions::new().with_checksums(true)).await;
+        let scan = file.scan().with_filter(column("c0").eq(1));
+        let metrics = Arc::clone(scan.metrics());
+        let batches: Vec<_> = scan.into_stream().unwrap().try_collect().await.unwrap();
+        assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 8);
+        let bytes = metrics.bytes_read.get();
+        assert!(bytes <= len, "{bytes} of {len} bytes");
     }
 
     #[tokio::test]

@@ -12,6 +12,7 @@ use std::time::Instant;
 use arrow::array::RecordBatch;
 use arrow::row::OwnedRow;
 
+use super::RowAccess;
 use super::best_first::Best;
 use super::decode::{decode, live_range};
 use super::fetch::{byte_len, fetch, lease, missing_bytes, wait, wanted};
@@ -132,8 +133,16 @@ impl SplitTask {
 
     /// Whether the live rows are fetched individually, instead of these segments.
     fn reads_singly(&self, want: &[SegmentId]) -> Result<bool> {
-        let byte_len = byte_len(self.plan.table(), want)?;
-        Ok(gather::pays(&self.plan, self.split.live.true_count() as u64, byte_len))
+        let table = self.plan.table();
+        // What is read of whole segments is shared with other splits only if all of it is.
+        if self.plan.row_access == RowAccess::Cheapest {
+            for id in want {
+                if table.must_read_whole(*id)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(gather::pays(&self.plan, self.split.live.true_count() as u64, byte_len(table, want)?))
     }
 }
 
