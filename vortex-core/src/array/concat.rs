@@ -6,7 +6,7 @@ use arrow::array::{Array, ArrayRef, AsArray as _, new_empty_array};
 use arrow::datatypes::{BinaryViewType, ByteViewType, DataType, StringViewType};
 
 use super::restore::restore;
-use super::row_bytes::{check_elements, max_rows, reserved_bytes};
+use super::row_bytes::{check_parts, max_rows, reserved_bytes};
 use crate::dtype::with_inner;
 use crate::kernels::views::concat_views;
 use crate::limits::Limits;
@@ -26,7 +26,7 @@ pub(crate) fn concat(parts: &[ArrayRef], to: &DataType, limits: &Limits) -> Resu
     if max_rows(to).is_some_and(|most| rows > most) {
         return Err(Error::limit(format!("{rows} rows of type {to}, decoded in parts")));
     }
-    check_elements(parts)?;
+    let listed = check_parts(parts)?;
     let plain = without_dictionaries(to);
     if plain != *to {
         // Arrow adds up the lengths of dictionaries, and panics if the sum exceeds what keys can tell.
@@ -34,7 +34,7 @@ pub(crate) fn concat(parts: &[ArrayRef], to: &DataType, limits: &Limits) -> Resu
         let joined = concat(&parts.collect::<Result<Vec<_>>>()?, &plain, limits)?;
         return restore(&joined, to, limits);
     }
-    let reserved = reserved_bytes(to, rows as u64);
+    let reserved = reserved_bytes(to, rows as u64).saturating_add(listed as u64);
     limits.decoded_bytes(usize::try_from(reserved).unwrap_or(usize::MAX), 1)?;
     match to {
         DataType::Utf8View => views::<StringViewType>(parts),
@@ -71,9 +71,10 @@ pub(crate) fn without_dictionaries(data_type: &DataType) -> DataType {
 mod tests {
 
     use arrow::array::{
-        FixedSizeListArray, Int32Array, ListArray, ListViewArray, NullArray, StringArray, StructArray,
+        FixedSizeListArray, Int32Array, ListArray, ListViewArray, NullArray, StringArray, StringViewArray,
+        StructArray,
     };
-    use arrow::buffer::OffsetBuffer;
+    use arrow::buffer::{Buffer, OffsetBuffer};
     use arrow::compute::cast;
     use arrow::datatypes::{Field, FieldRef};
 
@@ -149,6 +150,23 @@ mod tests {
         let lists = Arc::new(lists) as ArrayRef;
         let joined = concat(&[Arc::clone(&lists), Arc::clone(&lists)], lists.data_type(), &Limits::default());
         assert!(matches!(joined, Err(Error::LimitExceeded(_))));
+    }
+
+    #[test]
+    fn lists_of_buffers_count() {
+        // Each part has as many buffers, which may all be empty, and the next one has others.
+        let part = |count| {
+            let buffers: Vec<Buffer> = vec![Buffer::default(); count];
+            let views = StringViewArray::new(vec![0u128].into(), buffers, None);
+            Arc::new(views) as ArrayRef
+        };
+        let parts: Vec<ArrayRef> = (0..200).map(|at| part(10_000 + at % 2)).collect();
+        let limits = Limits::new().with_max_decoded_bytes(10 << 20);
+        let joined = |parts: &[ArrayRef]| concat(parts, parts[0].data_type(), &limits);
+        assert!(matches!(joined(&parts), Err(Error::LimitExceeded(_))), "48 MB of buffers");
+        let nested: Vec<ArrayRef> = parts.iter().cloned().map(structure).collect();
+        assert!(matches!(joined(&nested), Err(Error::LimitExceeded(_))));
+        assert_eq!(joined(&parts[..20]).unwrap().len(), 20);
     }
 
     #[test]

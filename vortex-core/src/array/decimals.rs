@@ -67,16 +67,24 @@ pub(crate) fn from_unscaled(
     match to {
         DataType::Dictionary(_, decoded) => present(from_unscaled(values, nulls, decoded, limits)?, to),
         DataType::Decimal32(digits, _) => {
-            match_storage!(values.data_type(), |S| resize::<S, Decimal32Type>(values, nulls, to, *digits))
+            match_storage!(values.data_type(), |S| resize::<S, Decimal32Type>(
+                values, nulls, to, *digits, limits
+            ))
         }
         DataType::Decimal64(digits, _) => {
-            match_storage!(values.data_type(), |S| resize::<S, Decimal64Type>(values, nulls, to, *digits))
+            match_storage!(values.data_type(), |S| resize::<S, Decimal64Type>(
+                values, nulls, to, *digits, limits
+            ))
         }
         DataType::Decimal128(digits, _) => {
-            match_storage!(values.data_type(), |S| resize::<S, Decimal128Type>(values, nulls, to, *digits))
+            match_storage!(values.data_type(), |S| resize::<S, Decimal128Type>(
+                values, nulls, to, *digits, limits
+            ))
         }
         DataType::Decimal256(digits, _) => {
-            match_storage!(values.data_type(), |S| resize::<S, Decimal256Type>(values, nulls, to, *digits))
+            match_storage!(values.data_type(), |S| resize::<S, Decimal256Type>(
+                values, nulls, to, *digits, limits
+            ))
         }
         other => Err(Error::invalid(format!("cannot convert decimals to Arrow type {other}"))),
     }
@@ -94,7 +102,13 @@ fn beyond<N: ArrowNativeTypeOp>(digits: u8) -> Option<N> {
     (digits < DecimalType::MAX_PRECISION).then(power).flatten()
 }
 
-fn resize<S, T>(values: &ArrayRef, nulls: Option<NullBuffer>, to: &DataType, digits: u8) -> Result<ArrayRef>
+fn resize<S, T>(
+    values: &ArrayRef,
+    nulls: Option<NullBuffer>,
+    to: &DataType,
+    digits: u8,
+    limits: &Limits,
+) -> Result<ArrayRef>
 where
     S: ArrowPrimitiveType<Native: Resize<T::Native>>,
     T: ArrowDecimal,
@@ -102,7 +116,7 @@ where
     let values = values.as_primitive::<S>().values();
     // Values of no more digits also fit the width.
     let beyond = beyond::<S::Native>(digits.min(T::MAX_PRECISION));
-    let (resized, are_within) = match TypeId::of::<S::Native>() == TypeId::of::<T::Native>() {
+    let (mut resized, are_within) = match TypeId::of::<S::Native>() == TypeId::of::<T::Native>() {
         true => (values.inner().clone(), are_within(values, beyond)),
         false => {
             let (resized, are_within) = resized::<S::Native, T::Native>(values, beyond);
@@ -117,7 +131,41 @@ where
                 "unscaled value {value:?} in row {row} has more digits than {to}"
             )));
         }
+        // Those under nulls are arbitrary. Arrow's casts convert them, too, and panic if they have too many digits.
+        limits.decoded_bytes(values.len(), size_of::<T::Native>())?;
+        let kept = resized.typed_data::<T::Native>().iter().zip(values);
+        let kept = kept.map(|(resized, value)| match is_within(*value, beyond) {
+            true => *resized,
+            false => T::Native::default(),
+        });
+        resized = Buffer::from_vec(kept.collect::<Vec<_>>());
     }
     let resized = ScalarBuffer::new(resized, 0, values.len());
     Ok(Arc::new(PrimitiveArray::<T>::try_new(resized, nulls)?.with_data_type(to.clone())))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Array as _, Decimal128Array, Decimal256Array};
+    use arrow::compute::cast;
+
+    use super::*;
+
+    #[test]
+    fn values_under_nulls_that_have_too_many_digits_are_zero() {
+        let nulls = || Some(NullBuffer::from(vec![true, false]));
+        let long: ArrayRef = Arc::new(Decimal256Array::from(vec![i256::from(100), i256::MAX]));
+        let to = DataType::Decimal256(40, 10);
+        let decoded = from_unscaled(&long, nulls(), &to, &Limits::default()).unwrap();
+        assert_eq!(decoded.as_primitive::<Decimal256Type>().values(), &[i256::from(100), i256::ZERO]);
+        // Arrow knows that no value of 40 digits can overflow these.
+        assert_eq!(cast(&decoded, &DataType::Decimal128(38, 2)).unwrap().null_count(), 1);
+
+        let short: ArrayRef = Arc::new(Decimal128Array::from(vec![-99_999, i128::MAX]));
+        for to in [DataType::Decimal128(5, 2), DataType::Decimal64(5, 2), DataType::Decimal32(5, 2)] {
+            let decoded = from_unscaled(&short, nulls(), &to, &Limits::default()).unwrap();
+            assert_eq!(cast(&decoded, &DataType::Decimal64(10, 2)).unwrap().null_count(), 1);
+            assert!(from_unscaled(&short, None, &to, &Limits::default()).is_err());
+        }
+    }
 }

@@ -16,6 +16,7 @@ mod integers;
 pub(crate) mod intervals;
 mod items;
 mod kept;
+pub(crate) mod latest_part;
 pub(crate) mod loaded;
 pub(crate) mod masking;
 mod node;

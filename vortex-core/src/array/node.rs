@@ -292,6 +292,11 @@ impl<'a> Node<'a> {
         self.wrapped.map_or(self.raw.buffers.len(), |wrapped| wrapped.buffers.len())
     }
 
+    /// Number of different buffers that this node may refer to.
+    pub(crate) fn tree_buffer_count(&self) -> usize {
+        self.wrapped.map_or(self.context.buffers.count(), |wrapped| wrapped.buffers.len())
+    }
+
     /// Checks the number of buffers.
     ///
     /// # Errors

@@ -39,7 +39,7 @@ impl ArrayParts {
     }
 
     /// A tree and the buffers its nodes share.
-    pub(super) fn new(root: RawNode, buffers: Vec<Buffer>, ids: Arc<[Arc<str>]>) -> Self {
+    pub(crate) fn new(root: RawNode, buffers: Vec<Buffer>, ids: Arc<[Arc<str>]>) -> Self {
         Self { root: Arc::new(root), buffers: buffers.into(), ids }
     }
 
@@ -127,6 +127,15 @@ impl Buffers<'_> {
                 place.map(|place| pieces.get(place)).transpose()?
             }
         })
+    }
+
+    /// The number of different ones.
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Self::Whole(buffers) => buffers.len(),
+            Self::Taken(taken) => taken.len(),
+            Self::Pieces { places, .. } => places.len(),
+        }
     }
 
     /// The length in bytes of the buffer at a position of the tree; `None` if there is none.

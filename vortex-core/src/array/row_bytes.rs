@@ -6,7 +6,7 @@
 use arrow::array::{
     Array, ArrayData, ArrayRef, AsArray as _, GenericByteViewArray, OffsetSizeTrait, UnionArray,
 };
-use arrow::buffer::OffsetBuffer;
+use arrow::buffer::{Buffer, OffsetBuffer};
 use arrow::datatypes::{ByteViewType, DataType};
 
 use super::items::shown_children;
@@ -163,13 +163,23 @@ pub(crate) fn max_rows(data_type: &DataType) -> Option<usize> {
 }
 
 /// Checks that arrays can be concatenated: Arrow adds up offsets without checking, and with at most this many
-/// elements they cannot overflow.
-pub(crate) fn check_elements(parts: &[ArrayRef]) -> Result<()> {
-    let elements = parts.iter().map(|part| most_rows(&part.to_data())).try_fold(0usize, usize::checked_add);
-    if elements.is_none_or(|elements| i32::try_from(elements).is_err()) {
+/// elements they cannot overflow. Returns the bytes of a list of all their buffers: views keep those of each part.
+pub(crate) fn check_parts(parts: &[ArrayRef]) -> Result<usize> {
+    let (mut elements, mut buffers) = (0usize, 0usize);
+    for part in parts {
+        let part = part.to_data();
+        elements = elements.saturating_add(most_rows(&part));
+        buffers = buffers.saturating_add(buffer_count(&part));
+    }
+    if i32::try_from(elements).is_err() {
         return Err(Error::limit("chunks have more than 2^31 elements in total"));
     }
-    Ok(())
+    Ok(buffers.saturating_mul(size_of::<Buffer>()))
+}
+
+/// The number of buffers of the array and of all descendants.
+fn buffer_count(data: &ArrayData) -> usize {
+    data.child_data().iter().map(buffer_count).fold(data.buffers().len(), usize::saturating_add)
 }
 
 /// The row count of the array or of any descendant, whichever is the greatest.

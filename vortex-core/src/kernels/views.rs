@@ -156,7 +156,7 @@ pub(crate) fn concat_views<V: ByteViewType>(
 }
 
 /// Appends views; `first` is added to the buffers that long ones refer to.
-fn append_renumbered(views: &[u128], first: u32, to: &mut Vec<u128>) {
+pub(crate) fn append_renumbered(views: &[u128], first: u32, to: &mut Vec<u128>) {
     to.reserve(views.len());
     vectorized(Renumber { views, first, out: &mut to.spare_capacity_mut()[..views.len()] });
     // SAFETY: there is capacity for as many views, and all of them were written.

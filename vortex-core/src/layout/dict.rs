@@ -78,6 +78,46 @@ struct DictLayout {
     codes: LayoutRef,
 }
 
+/// The values of a dictionary, kept with the first segment that they are in.
+struct Kept {
+    layout: LayoutRef,
+    values: Arc<SharedValues>,
+}
+
+impl DictLayout {
+    /// The values, whose decoded form is shared by all splits that use the dictionary. So do other columns with the same
+    /// values in one segment, but a segment may also be referred to as values of another type, or as the first of several.
+    fn shared_values(&self, have: &SegmentSet<'_>) -> Result<Arc<SharedValues>> {
+        let values = self.values.read(&(0..self.values.row_count()), have)?;
+        let Some(segment) = first_segment(&self.values, have)? else {
+            return Ok(Arc::new(SharedValues::new(values)));
+        };
+        let is_one = |layout: &LayoutRef| layout.segments() == [segment];
+        let are_same = |kept: &Kept| {
+            Arc::ptr_eq(&kept.layout, &self.values)
+                || (is_one(&kept.layout) && is_one(&self.values) && kept.values.are_values_of(&values))
+        };
+        let keep = |memory| {
+            let values = Arc::new(SharedValues::new(Arc::clone(&values)).charged_to(memory));
+            Arc::new(Kept { layout: Arc::clone(&self.values), values })
+        };
+        Ok(Arc::clone(&have.derived(segment, are_same, keep)?.values))
+    }
+}
+
+/// The first segment that a layout refers to, of those that are available.
+fn first_segment(layout: &LayoutRef, have: &SegmentSet<'_>) -> Result<Option<SegmentId>> {
+    if let Some(segment) = layout.segments().into_iter().find(|id| have.has(*id)) {
+        return Ok(Some(segment));
+    }
+    for (_, child) in layout.children()? {
+        if let Some(segment) = first_segment(&child, have)? {
+            return Ok(Some(segment));
+        }
+    }
+    Ok(None)
+}
+
 impl Layout for DictLayout {
     fn id(&self) -> &str {
         ID
@@ -112,15 +152,7 @@ impl Layout for DictLayout {
             return Ok(chunked(&self.dtype, Vec::new(), have.limits()));
         }
         let codes = self.codes.read(rows, have)?;
-        let values = self.values.read(&(0..self.values.row_count()), have)?;
-        // All splits that use the dictionary share its decoded values. So do other columns with the same
-        // values, but a segment may also be referred to as values of another type.
-        let shared = |memory| Arc::new(SharedValues::new(Arc::clone(&values)).charged_to(memory));
-        let values = match self.values.segments()[..] {
-            [segment] => Some(have.derived(segment, shared)).filter(|found| found.are_values_of(&values)),
-            _ => None,
-        }
-        .unwrap_or_else(|| shared(None));
+        let values = self.shared_values(have)?;
         Ok(Arc::new(DictArray::try_new(codes, values, *have.limits())?))
     }
 

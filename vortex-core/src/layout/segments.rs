@@ -59,16 +59,20 @@ impl<'a> SegmentSet<'a> {
         lease.array(dtype, len, self.table)
     }
 
-    /// Data derived from a segment, shared by all holders of the segment. What it decodes later is to be charged to
-    /// the share that `make` receives, if any.
+    /// Data derived from a segment, shared by all holders of the segment: the first that `fits`, or else that which
+    /// `make` returns. What it decodes later is to be charged to the share that `make` receives, if any.
+    ///
+    /// # Errors
+    /// If too many layouts derive data from the segment.
     pub(crate) fn derived<T: std::any::Any + Send + Sync>(
         &self,
         id: SegmentId,
+        fits: impl Fn(&T) -> bool,
         make: impl FnOnce(Option<Reservation>) -> Arc<T>,
-    ) -> Arc<T> {
+    ) -> Result<Arc<T>> {
         match self.leases.get(&id) {
-            Some(lease) => lease.derived(|memory| make(Some(memory))),
-            None => make(None),
+            Some(lease) => lease.derived(fits, |memory| make(Some(memory))),
+            None => Ok(make(None)),
         }
     }
 }

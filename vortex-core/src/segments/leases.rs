@@ -27,6 +27,13 @@ use crate::{Error, Result};
 /// only a few bytes, and looking for them at every request would take longer the more segments are in use.
 const MANY_SEGMENTS: usize = 1024;
 
+/// A file may refer to a segment as arrays of several types and lengths: so many of them are kept. If more of them take
+/// long to load, the file is refused, since every split would load them again.
+const MOST_ARRAYS: usize = 8;
+
+/// Maximum number of layouts that may keep data with the same segment.
+const MOST_DERIVED: usize = 1024;
+
 /// The segments of a file that are in use.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
@@ -54,8 +61,8 @@ pub(crate) struct LeasedSegment {
     len: usize,
     pending: PendingBytes,
     parts: OnceLock<Loaded<ArrayParts>>,
-    array: OnceLock<Loaded<EncodedRef>>,
-    derived: OnceLock<Derived>,
+    arrays: Mutex<Vec<Loaded<EncodedRef>>>,
+    derived: Mutex<Vec<Derived>>,
     /// The memory charged for its bytes to the scan that requested it first.
     memory: Reservation,
 }
@@ -200,8 +207,8 @@ impl LeasedSegment {
             len: (range.end - range.start) as usize,
             pending,
             parts: OnceLock::new(),
-            array: OnceLock::new(),
-            derived: OnceLock::new(),
+            arrays: Mutex::default(),
+            derived: Mutex::default(),
             memory,
         }
     }
@@ -214,15 +221,15 @@ impl LeasedSegment {
     /// Those of them, and of what was derived from them, that are charged to a budget: none, if that of another scan is charged.
     pub(crate) fn charged_to(&self, budget: &Arc<Budget>) -> u64 {
         self.memory.bytes_of(budget).map_or(0, |bytes| {
-            let derived = self.derived.get().map_or(0, |derived| derived.memory.used());
+            let derived = self.derived.lock().iter().map(|derived| derived.memory.used()).sum();
             bytes.saturating_add(self.loaded_bytes() as u64).saturating_add(derived)
         })
     }
 
     fn loaded_bytes(&self) -> usize {
         let parts = self.parts.get().map_or(0, |parts| parts.byte_len);
-        let array = self.array.get().map_or(0, |array| array.byte_len);
-        parts.saturating_add(array)
+        let arrays = self.arrays.lock();
+        arrays.iter().map(|array| array.byte_len).fold(parts, usize::saturating_add)
     }
 
     /// Waits for the bytes.
@@ -235,8 +242,10 @@ impl LeasedSegment {
         self.pending.peek()
     }
 
-    /// The segment as an array. It is parsed once; if another type or length than the first is requested
-    /// (a file may refer to a segment twice), a new array is created.
+    /// The segment as an array, which is created once for each type and length.
+    ///
+    /// # Errors
+    /// If it is not such an array, or too many types and lengths are requested.
     pub(crate) fn array(&self, dtype: &DType, len: usize, table: &SegmentTable) -> Result<EncodedRef> {
         let limits = &table.limits;
         let place = || format!("segment {}", self.id.0);
@@ -247,17 +256,25 @@ impl LeasedSegment {
                     .value
             }
         };
-        let fits = |array: &EncodedRef| array.len() == len && array.dtype() == dtype;
-        if let Some(first) = self.array.get()
-            && fits(&first.value)
-        {
-            return first.again(limits).at(place).cloned();
+        let fits = |known: &&Loaded<EncodedRef>| known.value.len() == len && known.value.dtype() == dtype;
+        if let Some(known) = self.arrays.lock().iter().find(fits) {
+            return known.again(limits).at(place).cloned();
         }
         let load = || parts.load(dtype, len, &table.registry, limits).at(place);
         let loaded = Loaded::by(load, &self.memory)?;
+        let mut arrays = self.arrays.lock();
+        if let Some(known) = arrays.iter().find(fits) {
+            return Ok(Arc::clone(&known.value));
+        }
         let array = Arc::clone(&loaded.value);
-        let first = &self.array.get_or_init(|| loaded).value;
-        if fits(first) { Ok(Arc::clone(first)) } else { Ok(array) }
+        match arrays.len() < MOST_ARRAYS {
+            true => arrays.push(loaded),
+            false if loaded.byte_len == 0 => {}
+            false => {
+                return Err(Error::limit(format!("more than {MOST_ARRAYS} types and lengths"))).at(place);
+            }
+        }
+        Ok(array)
     }
 
     fn parse(&self, table: &SegmentTable) -> Result<ArrayParts> {
@@ -265,27 +282,41 @@ impl LeasedSegment {
         ArrayParts::parse(table.unpack(self.id, bytes)?, Arc::clone(&table.array_ids), &table.limits)
     }
 
-    /// Data that a layout derives from this segment, created by the first caller. What it decodes later is to be
-    /// charged to the reservation that `make` receives, which is that of the segment.
-    pub(crate) fn derived<T: Any + Send + Sync>(&self, make: impl FnOnce(Reservation) -> Arc<T>) -> Arc<T> {
-        let first = self.derived.get();
-        if let Some(found) = first.and_then(|derived| Arc::clone(&derived.data).downcast().ok()) {
-            return found;
+    /// Data that layouts derive from this segment: the first that `fits`, or else that which `make` returns. What it
+    /// decodes later is to be charged to the reservation that `make` receives, which is that of the segment.
+    ///
+    /// # Errors
+    /// If too many layouts do so.
+    pub(crate) fn derived<T: Any + Send + Sync>(
+        &self,
+        fits: impl Fn(&T) -> bool,
+        make: impl FnOnce(Reservation) -> Arc<T>,
+    ) -> Result<Arc<T>> {
+        let mut all = self.derived.lock();
+        let found = all.iter().filter_map(|derived| Arc::clone(&derived.data).downcast::<T>().ok());
+        if let Some(found) = found.into_iter().find(|data| fits(data)) {
+            return Ok(found);
+        }
+        if all.len() == MOST_DERIVED {
+            let id = self.id.0;
+            return Err(Error::limit(format!("more than {MOST_DERIVED} dictionaries begin in segment {id}")));
         }
         let memory = self.memory.part();
         let data = make(memory.take_anyway(0));
-        let _ = self.derived.set(Derived { data: Arc::clone(&data) as _, memory });
-        data
+        all.push(Derived { data: Arc::clone(&data) as _, memory });
+        Ok(data)
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use arrow::buffer::ScalarBuffer;
     use futures::FutureExt as _;
 
     use super::*;
     use crate::Registry;
-    use crate::dtype::PType;
+    use crate::dtype::{PType, StructType};
+    use crate::encodings::zstd::encode_numbers;
     use crate::segments::SegmentCompression;
     use crate::wire::{EncodingIds, FooterTables, SegmentSpec, WriteNode};
 
@@ -294,10 +325,14 @@ pub(crate) mod tests {
 
     /// A compressed segment whose bytes are available, and the table that it is in.
     pub(crate) fn compressed(budget: &Arc<Budget>, limits: &Limits) -> (Lease, SegmentTable) {
+        leased(WriteNode::new("vortex.primitive").buffer(vec![0u8; ROWS].into(), 1), budget, limits)
+    }
+
+    /// As [`compressed`], with this array.
+    fn leased(array: WriteNode, budget: &Arc<Budget>, limits: &Limits) -> (Lease, SegmentTable) {
         let mut ids = EncodingIds::default();
-        let zeros = WriteNode::new("vortex.primitive").buffer(vec![0u8; ROWS].into(), 1);
         let scheme = SegmentCompression::Zstd;
-        let file = Buffer::from(scheme.compress(&zeros.to_blob(&mut ids).unwrap()).unwrap());
+        let file = Buffer::from(scheme.compress(&array.to_blob(&mut ids).unwrap()).unwrap());
         let segment = SegmentSpec {
             offset: 0,
             length: u32::try_from(file.len()).unwrap(),
@@ -378,12 +413,38 @@ pub(crate) mod tests {
         let budget = Budget::new(1 << 20);
         let (lease, _table) = compressed(&budget, &Limits::default());
         for _ in 0..2 {
-            let derived = lease.derived(|memory| Arc::new(memory.take_more(5)));
+            let derived = lease.derived(|_| true, |memory| Arc::new(memory.take_more(5))).unwrap();
             assert_eq!((budget.used(), Arc::strong_count(&derived)), (5, 2));
             assert_eq!(lease.charged_to(&budget), 5);
         }
-        drop(lease);
+        let other = lease.derived(|_| false, |memory| Arc::new(memory.take_more(7))).unwrap();
+        assert_eq!((budget.used(), Arc::strong_count(&other)), (12, 2));
+        drop((lease, other));
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_segment_is_loaded_once_for_each_of_a_few_types() {
+        // Long frames are decompressed when they are loaded.
+        let rows = 1 << 18;
+        let numbers = encode_numbers(&ScalarBuffer::from(vec![7u32; rows]), None, 3, 4 * rows, None).unwrap();
+        let budget = Budget::new(1 << 40);
+        let (lease, table) =
+            leased(WriteNode::new("vortex.struct").child(numbers), &budget, &Limits::default());
+        let named = |at: usize| {
+            let field = (at.to_string().into(), DType::Primitive(PType::I32, false));
+            DType::Struct(StructType::new([field]).into(), false)
+        };
+        let load = |at| lease.array(&named(at), rows, &table);
+        let first: Vec<_> = (0..MOST_ARRAYS).map(|at| load(at).unwrap()).collect();
+        let held = lease.held_bytes();
+        assert!(held > MOST_ARRAYS * 4 * rows);
+        for (at, first) in first.iter().enumerate() {
+            assert!(Arc::ptr_eq(first, &load(at).unwrap()));
+        }
+        assert_eq!(lease.held_bytes(), held);
+        let error = load(MOST_ARRAYS).unwrap_err().to_string();
+        assert!(error.contains("segment 0: limit exceeded: more than 8 types and lengths"), "{error}");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use arrow::array::UInt64Array;
 use arrow::buffer::{Buffer, NullBuffer};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{ArrowNativeType, DataType};
 use half::f16;
 use pco::FULL_BATCH_N;
 use pco::data_types::Number;
@@ -28,6 +28,7 @@ use pco::metadata::{ChunkMeta, DeltaEncoding};
 use pco::wrapped::{ChunkDecompressor, FileDecompressor};
 
 use super::Encoding;
+use crate::array::latest_part::LatestPart;
 use crate::array::valid_rows::{StoredValues, ValidRows, ValidRowsArray, spread};
 use crate::array::{ArrayRef, EncodedArray as _, EncodedRef, Node, fixed_width, present};
 use crate::dtype::PType;
@@ -106,6 +107,8 @@ struct Chunks {
     header: Vec<u8>,
     all: Vec<Chunk>,
     value_count: usize,
+    /// The numbers of a page.
+    latest: LatestPart<Buffer>,
 }
 
 /// The mode of chunks whose values are numbers of a dictionary.
@@ -188,7 +191,13 @@ impl PcoArray {
         let chunks = chunks.collect();
         Ok(Self {
             dtype: node.dtype().clone(),
-            stored: Arc::new(Chunks { ptype, header: metadata.header, all: chunks, value_count: start }),
+            stored: Arc::new(Chunks {
+                ptype,
+                header: metadata.header,
+                all: chunks,
+                value_count: start,
+                latest: LatestPart::default(),
+            }),
             rows,
             limits: *node.limits(),
         })
@@ -201,21 +210,19 @@ impl PcoArray {
     /// The live numbers, spread to their rows.
     fn numbers<T>(&self, live: &Mask, nulls: Option<&NullBuffer>) -> Result<Buffer>
     where
-        T: Number + Default + arrow::datatypes::ArrowNativeType,
+        T: Number + ArrowNativeType,
     {
         let values = caught(|| self.values::<T>(live))?;
         Ok(Buffer::from_vec(spread(values, nulls)))
     }
 
     /// The live values. `live` has one bit per value of these rows.
-    fn values<T: Number + Default>(&self, live: &Mask) -> Result<Vec<T>> {
-        let broken = |error: pco::errors::PcoError| Error::corrupt(format!("pco: {error}"));
+    fn values<T: Number + ArrowNativeType>(&self, live: &Mask) -> Result<Vec<T>> {
         let wanted = self.rows.values()?;
         let mut values: Vec<T> = Vec::with_capacity(live.true_count());
         if live.is_none() {
             return Ok(values);
         }
-        let mut scratch = [T::default(); PIECE];
         let (file, _) = FileDecompressor::new(self.stored.header.as_slice()).map_err(broken)?;
         for chunk in &self.stored.all {
             let mut opened: Option<ChunkDecompressor<T>> = None;
@@ -242,29 +249,65 @@ impl PcoArray {
                 let offset = shared.start - page.values.start;
                 let end = (offset + live.span().end).next_multiple_of(FULL_BATCH_N).min(count);
                 self.limits.decoded_bytes(end, size_of::<T>())?;
-                let mut page = opened.page_decompressor(page.bytes.as_slice(), count).map_err(broken)?;
-                for start in (0..end).step_by(PIECE) {
-                    let piece = start..end.min(start + PIECE);
-                    let decoded = &mut scratch[..piece.len()];
-                    let progress = page.read(decoded).map_err(broken)?;
-                    if progress.n_processed != piece.len() || progress.finished != (piece.end == count) {
-                        return Err(Error::corrupt(format!(
-                            "pco page ends after {}",
-                            start + progress.n_processed
-                        )));
-                    }
+                if let Some(latest) = self.latest(page, end, opened)? {
+                    let numbers = &latest.typed_data::<T>()[offset..];
+                    live.runs().into_iter().for_each(|run| values.extend_from_slice(&numbers[run]));
+                    continue;
+                }
+                read_page(opened, page, end, |start, decoded| {
                     // Rows before the shared ones are decoded, and skipped.
+                    let piece = start..start + decoded.len();
                     let rows = piece.start.max(offset) - offset..piece.end.max(offset) - offset;
                     let rows = rows.start.min(live.len())..rows.end.min(live.len());
                     for run in live.slice(rows.clone()).runs() {
                         let first = rows.start + offset - piece.start;
                         values.extend_from_slice(&decoded[first + run.start..first + run.end]);
                     }
-                }
+                })?;
             }
         }
         Ok(values)
     }
+
+    /// All values of a page, if it is kept because its first `end` values were decoded often.
+    fn latest<T: Number + ArrowNativeType>(
+        &self,
+        page: &Page,
+        end: usize,
+        chunk: &mut ChunkDecompressor<T>,
+    ) -> Result<Option<Arc<Buffer>>> {
+        self.stored.latest.get(page.values.start, end, self.stored.value_count, || {
+            let mut all = Vec::with_capacity(page.values.len());
+            read_page(chunk, page, page.values.len(), |_, decoded: &[T]| all.extend_from_slice(decoded))?;
+            Ok(Buffer::from_vec(all))
+        })
+    }
+}
+
+/// Decodes the first `end` values of a page in pieces, each of which is passed on with the place of its first value.
+fn read_page<T: Number>(
+    chunk: &mut ChunkDecompressor<T>,
+    page: &Page,
+    end: usize,
+    mut pass_on: impl FnMut(usize, &[T]),
+) -> Result<()> {
+    let count = page.values.len();
+    let mut scratch = [T::default(); PIECE];
+    let mut values = chunk.page_decompressor(page.bytes.as_slice(), count).map_err(broken)?;
+    for start in (0..end).step_by(PIECE) {
+        let piece = start..end.min(start + PIECE);
+        let decoded = &mut scratch[..piece.len()];
+        let progress = values.read(decoded).map_err(broken)?;
+        if progress.n_processed != piece.len() || progress.finished != (piece.end == count) {
+            return Err(Error::corrupt(format!("pco page ends after {}", start + progress.n_processed)));
+        }
+        pass_on(start, decoded);
+    }
+    Ok(())
+}
+
+fn broken(error: pco::errors::PcoError) -> Error {
+    Error::corrupt(format!("pco: {error}"))
 }
 
 /// Checks the number of values in the dictionary of a chunk, for which the pco crate reserves memory before it reads them:
@@ -455,6 +498,26 @@ mod tests {
         assert_eq!(large.encoding(), "arrow");
         let slice = large.slice(LARGE_PAGE..LARGE_PAGE + 2).unwrap().decode(&DataType::UInt16).unwrap();
         assert_eq!(slice.as_ref(), &UInt16Array::from(vec![7, 7]));
+    }
+
+    #[test]
+    fn pages_that_are_decoded_often_are_kept() {
+        let values: Vec<i64> = (0..4000).map(|at| at * at % 9973 - 70).collect();
+        let (first, second) = values.split_at(2500);
+        let array = tree(encode(&[vec![first, second]]));
+        let array = array.load(&DType::Primitive(PType::I64, false), 4000).unwrap();
+        for start in (0..3990).step_by(11).cycle().take(1000) {
+            let slice = array.slice(start..start + 10).unwrap();
+            let expected = &values[start..start + 10];
+            assert_eq!(
+                slice.decode(&DataType::Int64).unwrap().as_primitive::<Int64Type>().values(),
+                expected
+            );
+            let few = slice.filter(&Mask::from_indices(10, [2, 3, 9])).unwrap();
+            let few = few.decode(&DataType::Int64).unwrap();
+            let expected = [expected[2], expected[3], expected[9]];
+            assert_eq!(few.as_primitive::<Int64Type>().values(), &expected);
+        }
     }
 
     #[test]

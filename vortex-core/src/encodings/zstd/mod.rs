@@ -26,11 +26,12 @@ use arrow::datatypes::{ArrowPrimitiveType, DataType};
 use zstd::bulk::Decompressor;
 
 use super::Encoding;
+use crate::array::latest_part::LatestPart;
 use crate::array::valid_rows::{StoredValues, ValidRows, ValidRowsArray, spread};
 use crate::array::{ArrayRef, EncodedArray as _, EncodedRef, Node, bytes, fixed_width, present};
 use crate::dtype::arrow::primitive;
 use crate::dtype::{DType, match_ptype};
-use crate::kernels::views::view_of;
+use crate::kernels::views::{append_renumbered, view_of};
 use crate::limits::Work;
 use crate::mask::Mask;
 use crate::{Error, Result};
@@ -182,7 +183,18 @@ struct Frame {
 #[derive(Debug)]
 struct Frames {
     all: Vec<Frame>,
+    /// Bytes of all of them, decompressed.
+    size: usize,
     dictionary: Option<Buffer>,
+    latest: LatestPart<DecodedFrame>,
+}
+
+/// All values of a frame.
+#[derive(Debug)]
+struct DecodedFrame {
+    /// Views of strings into the bytes.
+    views: Vec<u128>,
+    bytes: Buffer,
 }
 
 type ZstdArray = ValidRowsArray<Frames>;
@@ -201,8 +213,8 @@ impl StoredValues for Frames {
         let count = live.true_count();
         match &array.dtype {
             DType::Primitive(ptype, _) => {
-                let bytes =
-                    array.with_context(|context| numbers(context, &wanted, ptype.byte_width(), count))?;
+                let width = ptype.byte_width();
+                let bytes = array.with_context(|context| array.numbers(context, &wanted, width, count))?;
                 let bytes = bytes::aligned(bytes, ptype.byte_width());
                 let rows = match &nulls {
                     None => bytes,
@@ -214,7 +226,8 @@ impl StoredValues for Frames {
                 present(fixed_width(primitive(*ptype), mask.true_count(), rows, nulls)?, to)
             }
             dtype => {
-                let (values, buffers) = array.with_context(|context| strings(context, &wanted, count))?;
+                let (values, buffers) =
+                    array.with_context(|context| array.strings(context, &wanted, count))?;
                 let views = spread(values, nulls.as_ref());
                 bytes::from_views(dtype, to, views.into(), buffers.into(), nulls, &array.limits)
             }
@@ -224,11 +237,19 @@ impl StoredValues for Frames {
 
 /// A frame with wanted values.
 struct Wanted<'a> {
+    /// The number of the frame.
+    at: usize,
     frame: &'a Frame,
     /// Number of values in the frame.
     count: usize,
     /// Runs of wanted values, relative to the first value of the frame.
     runs: Vec<Range<usize>>,
+}
+
+impl Wanted<'_> {
+    fn is_whole(&self) -> bool {
+        matches!(self.runs.as_slice(), [run] if *run == (0..self.count))
+    }
 }
 
 impl ZstdArray {
@@ -269,9 +290,15 @@ impl ZstdArray {
             let claimed = metadata.dictionary_size;
             return Err(Error::corrupt(format!("dictionary of {size} bytes, not {claimed}")));
         }
+        let all = frames.collect::<Result<Vec<_>>>()?;
         Ok(Self {
             dtype: node.dtype().clone(),
-            stored: Arc::new(Frames { all: frames.collect::<Result<_>>()?, dictionary }),
+            stored: Arc::new(Frames {
+                size: all.iter().map(|frame| frame.size).fold(0, usize::saturating_add),
+                all,
+                dictionary,
+                latest: LatestPart::default(),
+            }),
             rows,
             limits: *node.limits(),
         })
@@ -298,7 +325,7 @@ impl ZstdArray {
         let values = self.rows.values()?;
         let _work = Work::begin();
         let (mut found, mut wanted) = (0, Vec::new());
-        for frame in &self.stored.all {
+        for (at, frame) in self.stored.all.iter().enumerate() {
             let own = frame.values.clone().unwrap_or(0..total);
             found += own.len();
             let shared = own.start.max(values.start)..own.end.min(values.end);
@@ -313,7 +340,7 @@ impl ZstdArray {
             let runs = live.runs().into_iter().map(|run| run.start + offset..run.end + offset).collect();
             self.limits.decoded_bytes(frame.size, 1)?;
             check_size(&frame.bytes, frame.size)?;
-            wanted.push(Wanted { frame, count: own.len(), runs });
+            wanted.push(Wanted { at, frame, count: own.len(), runs });
         }
         if found != total {
             return Err(Error::corrupt(format!("frames hold {found} values for {total} valid rows")));
@@ -332,56 +359,114 @@ impl ZstdArray {
             None => without_dictionary(run),
         }
     }
-}
 
-/// The wanted numbers of all frames, `count` of `width` bytes. A single run of one frame is not copied, nor are frames
-/// of which all are wanted.
-fn numbers(
-    context: &mut Decompressor<'_>,
-    frames: &[Wanted<'_>],
-    width: usize,
-    count: usize,
-) -> Result<Buffer> {
-    if let [Wanted { frame, runs, .. }] = frames
-        && let [run] = runs.as_slice()
-    {
-        let mut bytes = Vec::with_capacity(frame.size);
-        append(context, &frame.bytes, frame.size, &mut bytes)?;
-        return Ok(Buffer::from_vec(bytes).slice_with_length(run.start * width, run.len() * width));
+    /// All values of a frame of which some are wanted, if it is kept because it was decompressed often.
+    fn latest(
+        &self,
+        wanted: &Wanted<'_>,
+        decode: impl FnOnce() -> Result<DecodedFrame>,
+    ) -> Result<Option<Arc<DecodedFrame>>> {
+        if wanted.is_whole() {
+            return Ok(None);
+        }
+        self.stored.latest.get(wanted.at, wanted.frame.size, self.stored.size, decode)
     }
-    let (mut bytes, mut scratch) = (Vec::with_capacity(count * width), Vec::new());
-    for Wanted { frame, count, runs } in frames {
-        if let [run] = runs.as_slice()
-            && *run == (0..*count)
+
+    /// The wanted numbers of all frames, `count` of `width` bytes. A single run of one frame is not copied, nor are frames
+    /// of which all are wanted.
+    fn numbers(
+        &self,
+        context: &mut Decompressor<'_>,
+        frames: &[Wanted<'_>],
+        width: usize,
+        count: usize,
+    ) -> Result<Buffer> {
+        if let [wanted] = frames
+            && let [run] = wanted.runs.as_slice()
         {
-            append(context, &frame.bytes, frame.size, &mut bytes)?;
-            continue;
+            let bytes = match self.latest(wanted, || wanted.frame.decode_numbers(context))? {
+                Some(latest) => latest.bytes.clone(),
+                None => wanted.frame.decode_numbers(context)?.bytes,
+            };
+            return Ok(bytes.slice_with_length(run.start * width, run.len() * width));
         }
-        scratch.clear();
-        append(context, &frame.bytes, frame.size, &mut scratch)?;
-        for run in runs {
-            bytes.extend_from_slice(&scratch[run.start * width..run.end * width]);
+        let (mut bytes, mut scratch) = (Vec::with_capacity(count * width), Vec::new());
+        for wanted in frames {
+            if wanted.is_whole() {
+                append(context, &wanted.frame.bytes, wanted.frame.size, &mut bytes)?;
+                continue;
+            }
+            let latest = self.latest(wanted, || wanted.frame.decode_numbers(context))?;
+            let decoded: &[u8] = match &latest {
+                Some(latest) => &latest.bytes,
+                None => {
+                    scratch.clear();
+                    append(context, &wanted.frame.bytes, wanted.frame.size, &mut scratch)?;
+                    &scratch
+                }
+            };
+            for run in &wanted.runs {
+                bytes.extend_from_slice(&decoded[run.start * width..run.end * width]);
+            }
         }
+        Ok(Buffer::from_vec(bytes))
     }
-    Ok(Buffer::from_vec(bytes))
+
+    /// Views of the wanted strings of all frames, `count` of them, and the decompressed frames that they refer to.
+    fn strings(
+        &self,
+        context: &mut Decompressor<'_>,
+        frames: &[Wanted<'_>],
+        count: usize,
+    ) -> Result<(Vec<u128>, Vec<Buffer>)> {
+        // Each string takes at least its length.
+        let most = frames.iter().map(|wanted| wanted.frame.size / PREFIX).fold(0, usize::saturating_add);
+        let mut views = Vec::with_capacity(count.min(most));
+        let mut buffers = Vec::with_capacity(frames.len());
+        for wanted in frames {
+            let buffer = u32::try_from(buffers.len()).map_err(Error::limit)?;
+            let Wanted { frame, count, runs, .. } = wanted;
+            buffers.push(match self.latest(wanted, || frame.decode_strings(context, *count))? {
+                Some(latest) => {
+                    runs.iter()
+                        .for_each(|run| append_renumbered(&latest.views[run.clone()], buffer, &mut views));
+                    latest.bytes.clone()
+                }
+                None => frame.append_strings(context, *count, runs, buffer, &mut views)?,
+            });
+        }
+        Ok((views, buffers))
+    }
 }
 
-/// Views of the wanted strings of all frames, `count` of them, and the decompressed frames that they refer to.
-fn strings(
-    context: &mut Decompressor<'_>,
-    frames: &[Wanted<'_>],
-    count: usize,
-) -> Result<(Vec<u128>, Vec<Buffer>)> {
-    // Each string takes at least its length.
-    let most = frames.iter().map(|wanted| wanted.frame.size / PREFIX).fold(0, usize::saturating_add);
-    let (mut views, mut buffers) = (Vec::with_capacity(count.min(most)), Vec::with_capacity(frames.len()));
-    for (buffer, Wanted { frame, count, runs }) in frames.iter().enumerate() {
-        let buffer = u32::try_from(buffer).map_err(Error::limit)?;
-        if i32::try_from(frame.size).is_err() {
-            return Err(Error::limit(format!("zstd frame of {} bytes of strings", frame.size)));
+impl Frame {
+    fn decode_numbers(&self, context: &mut Decompressor<'_>) -> Result<DecodedFrame> {
+        let mut bytes = Vec::with_capacity(self.size);
+        append(context, &self.bytes, self.size, &mut bytes)?;
+        Ok(DecodedFrame { views: Vec::new(), bytes: Buffer::from_vec(bytes) })
+    }
+
+    fn decode_strings(&self, context: &mut Decompressor<'_>, count: usize) -> Result<DecodedFrame> {
+        let mut views = Vec::new();
+        let bytes = self.append_strings(context, count, &[Range { start: 0, end: count }], 0, &mut views)?;
+        Ok(DecodedFrame { views, bytes })
+    }
+
+    /// Decompresses the frame, of `count` strings, and appends views of those in `runs` to the bytes that it returns, which
+    /// have the number `buffer`.
+    fn append_strings(
+        &self,
+        context: &mut Decompressor<'_>,
+        count: usize,
+        runs: &[Range<usize>],
+        buffer: u32,
+        views: &mut Vec<u128>,
+    ) -> Result<Buffer> {
+        if i32::try_from(self.size).is_err() {
+            return Err(Error::limit(format!("zstd frame of {} bytes of strings", self.size)));
         }
-        let mut decompressed = Vec::with_capacity(frame.size);
-        append(context, &frame.bytes, frame.size, &mut decompressed)?;
+        let mut decompressed = Vec::with_capacity(self.size);
+        append(context, &self.bytes, self.size, &mut decompressed)?;
         let (bytes, mut at, mut value) = (decompressed.as_mut_slice(), 0, 0);
         let mut next = |value: &mut usize, wanted: Option<&mut Vec<u128>>| {
             let prefix = bytes[at..].first_chunk_mut::<PREFIX>();
@@ -407,18 +492,17 @@ fn strings(
                 next(&mut value, None)?;
             }
             while value < run.end {
-                next(&mut value, Some(&mut views))?;
+                next(&mut value, Some(views))?;
             }
         }
-        while value < *count {
+        while value < count {
             next(&mut value, None)?;
         }
         if at != bytes.len() {
             return Err(Error::corrupt(format!("{} bytes after the last value", bytes.len() - at)));
         }
-        buffers.push(Buffer::from_vec(decompressed));
+        Ok(Buffer::from_vec(decompressed))
     }
-    Ok((views, buffers))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use arrow::array::{Int32Array, StringViewArray};
+use arrow::array::{Array as _, Int32Array, StringViewArray};
 
 use super::*;
 use crate::array::build::Tree;
@@ -128,6 +128,33 @@ fn frames_that_hold_many_splits_are_decompressed_once() {
     assert_eq!(slice.as_ref(), &Int32Array::from(vec![1000, 1001, 1002]));
     let several = load(&[number_frame(&values[1..]), number_frame(&values[..1])], values.len());
     assert_eq!(several.encoding(), ID);
+}
+
+#[test]
+fn frames_that_are_decompressed_often_are_kept() {
+    let words: Vec<String> = (0..120).map(|at| "some text, and ü".repeat(at % 4) + &at.to_string()).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let frames: Vec<_> = words.chunks(50).map(text_frame).collect();
+    let text = tree(&frames).load(&DType::Utf8(false), 120).unwrap();
+    let values: Vec<i32> = (0..120).map(|at| at * 37 % 91).collect();
+    let frames: Vec<_> = values.chunks(50).map(number_frame).collect();
+    let numbers = tree(&frames).load(&DType::Primitive(PType::I32, false), 120).unwrap();
+    let (words, values) = (StringViewArray::from(words), Int32Array::from(values));
+    let some = Mask::from_indices(120, (0..120).filter(|at| at % 7 < 2));
+    let of_some = some.to_filter();
+    for start in (0..118).cycle().take(500) {
+        let slice = |array: &EncodedRef, to| array.slice(start..start + 3).unwrap().decode(&to).unwrap();
+        assert_eq!(slice(&text, DataType::Utf8View).as_ref(), &words.slice(start, 3));
+        assert_eq!(slice(&numbers, DataType::Int32).as_ref(), &values.slice(start, 3));
+        if start % 50 == 0 {
+            let filtered =
+                |array: &EncodedRef, to| array.filter(&some).unwrap().decode(&to).unwrap().to_data();
+            let expected = arrow::compute::filter(&words, &of_some).unwrap();
+            assert_eq!(filtered(&text, DataType::Utf8View), expected.to_data());
+            let expected = arrow::compute::filter(&values, &of_some).unwrap();
+            assert_eq!(filtered(&numbers, DataType::Int32), expected.to_data());
+        }
+    }
 }
 
 #[test]
