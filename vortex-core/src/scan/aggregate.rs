@@ -8,15 +8,18 @@ use futures::TryStreamExt as _;
 use parking_lot::Mutex;
 
 use super::column::Column;
+use super::decode::live_range;
 use super::extremes::Extremes;
+use super::halves::{MAX_PARTS, in_halves};
 use super::known::Known;
 use super::plan::{Plan, Split};
 use super::zone_maps::ZoneMaps;
 use super::{BatchStream, ScanBuilder, ScanMetrics};
-use crate::array::{Aggregate, EncodedRef, Measures};
+use crate::array::{Aggregate, Measures};
 use crate::dtype::arrow::data_type;
 use crate::error::ResultExt as _;
 use crate::expr::Expr;
+use crate::layout::SegmentSet;
 use crate::limits::Work;
 use crate::mask::Mask;
 use crate::{Error, Result};
@@ -87,26 +90,25 @@ impl Totals {
         (before - split.live.true_count()) as u64
     }
 
-    /// Adds rows of all columns but those whose aggregates are known. They are obtained from `column`, whose errors
-    /// name the column.
-    pub(super) fn add(
-        &self,
-        plan: &Plan,
-        known: &Known,
-        rows: usize,
-        column: impl Fn(&Column) -> Result<EncodedRef>,
-    ) -> Result<()> {
-        let columns = plan.projection.iter().enumerate().filter(|(at, _)| !known.has(*at));
-        let found = columns.map(|(at, of)| {
-            let _work = Work::begin();
-            Ok((at, column(of)?.aggregate().at(|| of.place())?))
-        });
-        self.merge(rows as u64, found.collect::<Result<Vec<_>>>()?);
+    /// Adds the live rows of a split.
+    pub(super) fn add_split(&self, plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<()> {
+        let (rows, live) = (live_range(split), split.live.slice(split.live.span()));
+        in_halves(rows, &live, MAX_PARTS, |rows, live| {
+            // Of the others, the aggregates are known.
+            let columns = plan.projection.iter().enumerate().filter(|(at, _)| !split.known.has(*at));
+            let found = columns.map(|(at, column)| {
+                let _work = Work::begin();
+                Ok((at, column.read_live(rows, live, have)?.aggregate().at(|| column.place())?))
+            });
+            self.merge(live.true_count() as u64, found.collect::<Result<Vec<_>>>()?);
+            Ok(())
+        })?;
+        self.add_known(&split.known);
         Ok(())
     }
 
     /// Adds the columns of a split whose aggregates are known. Its rows are counted where the others are added.
-    pub(super) fn add_known(&self, known: &Known) {
+    fn add_known(&self, known: &Known) {
         let columns = (0..self.measures.len()).filter_map(|at| Some((at, known.get(at)?.clone())));
         self.merge(0, columns.collect());
     }

@@ -114,7 +114,7 @@ impl BestFirst {
 
     fn find_best(&self, split: &Split, have: &SegmentSet<'_>) -> Result<Best> {
         let _work = Work::begin();
-        let rows = self.column.read(&split.rows, have)?.filter(&split.live)?;
+        let rows = self.column.read_live(&split.rows, &split.live, have)?;
         let rows = decode_as(rows.as_ref(), &data_type(&self.column.dtype)?)?;
         let first = sort_to_indices(&rows, Some(self.options), Some(self.found.count().max(1)))?;
         let first_rows = take(&rows, &first)?;

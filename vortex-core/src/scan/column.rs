@@ -9,6 +9,7 @@ use crate::error::ResultExt as _;
 use crate::expr::FieldPath;
 use crate::file::Footer;
 use crate::layout::{LayoutRef, PieceSet, SegmentSet, Zones, takes_rounds};
+use crate::mask::Mask;
 use crate::segments::SegmentId;
 use crate::{Error, Result};
 
@@ -134,6 +135,17 @@ impl Column {
     /// Reads a range of rows. Errors name the column.
     pub(super) fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<EncodedRef> {
         self.layout.read(rows, have).and_then(|array| self.field_of(array)).at(|| self.place())
+    }
+
+    /// Reads the `live` ones of a range of rows. Errors name the column.
+    pub(super) fn read_live(
+        &self,
+        rows: &Range<u64>,
+        live: &Mask,
+        have: &SegmentSet<'_>,
+    ) -> Result<EncodedRef> {
+        let array = self.read(rows, have)?;
+        if live.is_all() { Ok(array) } else { array.filter(live).at(|| self.place()) }
     }
 
     /// Takes the column from an array of its layout.

@@ -1,15 +1,15 @@
-//! Decoding the live rows of a split, or adding them to totals, once all that this takes has arrived.
+//! Decoding the live rows of a split once all that this takes has arrived.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, UInt64Array};
 
-use super::halves::{MAX_PARTS, MAX_PARTS_HELD, in_halves};
+use super::halves::{MAX_PARTS_HELD, in_halves};
 use super::plan::{Plan, Split};
 use crate::Result;
 use crate::array::bytes::let_go;
-use crate::array::decode_as;
+use crate::array::{ArrayRef, EncodedArray, decode_as};
 use crate::error::ResultExt as _;
 use crate::layout::SegmentSet;
 use crate::limits::Work;
@@ -24,16 +24,6 @@ pub(super) fn live_range(Split { rows, live, .. }: &Split) -> Range<u64> {
 /// Decodes the live rows of the projected columns.
 pub(super) fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<Vec<RecordBatch>> {
     let (rows, live) = (live_range(split), split.live.slice(split.live.span()));
-    if let Some(totals) = &plan.totals {
-        in_halves(rows, &live, MAX_PARTS, |rows, live| {
-            totals.add(plan, &split.known, live.true_count(), |column| {
-                let array = column.read(rows, have)?;
-                if live.is_all() { Ok(array) } else { array.filter(live).at(|| column.place()) }
-            })
-        })?;
-        totals.add_known(&split.known);
-        return Ok(Vec::new());
-    }
     let decoded = in_halves(rows, &live, MAX_PARTS_HELD, |rows, live| decode_rows(plan, rows, live, have))?;
     Ok(in_batches(decoded, plan.batch_size))
 }
@@ -47,16 +37,24 @@ pub(super) fn in_batches(decoded: Vec<RecordBatch>, batch_size: usize) -> Vec<Re
     decoded.into_iter().flat_map(cut).collect()
 }
 
+/// Decodes rows of projected column `at`. If they were `picked` among others, they do not keep the bytes of these.
+pub(super) fn decode_column(
+    plan: &Plan,
+    at: usize,
+    array: &dyn EncodedArray,
+    picked: bool,
+) -> Result<ArrayRef> {
+    let decoded = decode_as(array, plan.schema.field(at).data_type());
+    let decoded = decoded.at(|| plan.projection[at].place())?;
+    Ok(if picked { let_go(decoded) } else { decoded })
+}
+
 fn decode_rows(plan: &Plan, rows: &Range<u64>, live: &Mask, have: &SegmentSet<'_>) -> Result<RecordBatch> {
     let mut columns = Vec::with_capacity(plan.projection.len());
-    for (column, field) in plan.projection.iter().zip(plan.schema.fields()) {
+    for (at, column) in plan.projection.iter().enumerate() {
         let _work = Work::begin();
-        let array = column.read(rows, have)?;
-        let decode = || match live.is_all() {
-            true => decode_as(array.as_ref(), field.data_type()),
-            false => Ok(let_go(decode_as(array.filter(live)?.as_ref(), field.data_type())?)),
-        };
-        columns.push(decode().at(|| column.place())?);
+        let array = column.read_live(rows, live, have)?;
+        columns.push(decode_column(plan, at, array.as_ref(), !live.is_all())?);
     }
     if plan.numbers_rows {
         let numbers: UInt64Array = match live.is_all() {

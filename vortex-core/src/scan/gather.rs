@@ -21,14 +21,12 @@ use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 
 use super::RowAccess;
 use super::at_work::Owned;
+use super::decode::decode_column;
 use super::fetch::{byte_len, lease, missing_bytes, wanted};
 use super::plan::Plan;
-use super::task::DecodedSplit;
-use crate::array::bytes::let_go;
 use crate::array::pieces::Piece;
 use crate::array::row_bytes::copied_bytes;
-use crate::array::{ArrayRef, concat, decode_as};
-use crate::error::ResultExt as _;
+use crate::array::{ArrayRef, concat};
 use crate::io::{Reservation, Urgency, read_scattered, runtime};
 use crate::layout::{PieceSet, SegmentSet};
 use crate::limits::Work;
@@ -117,8 +115,8 @@ fn exceed_rows(plan: &Plan, range: &Range<u64>, count: u64) -> Result<bool> {
     Ok(false)
 }
 
-/// Fetches rows, given as ascending positions from the start of the file.
-pub(super) async fn gather(plan: Arc<Plan>, rows: Arc<[u64]>) -> Result<DecodedSplit> {
+/// Fetches rows, given as ascending positions from the start of the file; none if they are added to totals.
+pub(super) async fn gather(plan: Arc<Plan>, rows: Arc<[u64]>) -> Result<Vec<RecordBatch>> {
     let mut batches = Vec::new();
     for rows in rows.chunks(rows_at_once(&plan)) {
         let batch = gather_batch(&plan, rows.into()).await?;
@@ -127,7 +125,7 @@ pub(super) async fn gather(plan: Arc<Plan>, rows: Arc<[u64]>) -> Result<DecodedS
             None => batches.push(batch),
         }
     }
-    Ok(DecodedSplit { batches, late: Vec::new(), leases: Vec::new() })
+    Ok(batches)
 }
 
 async fn gather_batch(plan: &Arc<Plan>, rows: Arc<[u64]>) -> Result<RecordBatch> {
@@ -205,9 +203,9 @@ async fn fetch_at_once(plan: &Plan, portion: &Portion) -> Result<Fetched> {
         have = have.with_contents(contents.into());
     }
     let mut decoded: Vec<Option<ArrayRef>> = vec![None; columns.len()];
-    let (mut reservations, mut held) = (Vec::new(), 0);
+    let (mut reservations, mut held, mut in_vain) = (Vec::new(), 0, 0);
     for _ in 0..MAX_ROUNDS {
-        match attempt_all(plan, columns, rows, &have, &mut decoded) {
+        match attempt_all(plan, columns, rows, &have, &mut decoded, &mut in_vain) {
             Err(error) if portion.is_divisible() && matches!(error.root(), Error::LimitExceeded(_)) => {
                 return Ok(Fetched::ExceedsLimits);
             }
@@ -233,19 +231,28 @@ async fn fetch_at_once(plan: &Plan, portion: &Portion) -> Result<Fetched> {
     decoded.map(Fetched::All).ok_or_else(|| Error::corrupt("reading a row does not terminate"))
 }
 
-/// Attempts to decode the columns that are not decoded yet. What is missing for that is noted by `have`.
+/// Attempts to decode the columns that are not decoded yet. What is missing for that is noted by `have`, and `in_vain`
+/// grows by the bytes that were decoded until something was missing, which are limited, too: a file could make rounds
+/// decode more and more, of which each repeats the one before.
 fn attempt_all(
     plan: &Plan,
     columns: &Range<usize>,
     rows: &[u64],
     have: &PieceSet<'_>,
     decoded: &mut [Option<ArrayRef>],
+    in_vain: &mut usize,
 ) -> Result<()> {
     let start = Instant::now();
     for (at, decoded) in columns.clone().zip(decoded).filter(|(_, decoded)| decoded.is_none()) {
+        let work = Work::begin();
         match read_column(plan, at, rows, have) {
             Ok(column) => *decoded = Some(column),
-            Err(error) if matches!(error.root(), Error::NotFetched) => {}
+            Err(error) if matches!(error.root(), Error::NotFetched) => {
+                *in_vain = in_vain.saturating_add(work.byte_len());
+                if *in_vain as u64 > plan.table().limits.max_decoded_bytes {
+                    return Err(Error::limit("rows that are decoded again in each of many rounds"));
+                }
+            }
             Err(error) => return Err(error),
         }
     }
@@ -307,10 +314,7 @@ fn held_bytes(columns: &[ArrayRef]) -> u64 {
 }
 
 fn read_column(plan: &Plan, at: usize, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
-    let _work = Work::begin();
-    let (column, field) = (&plan.projection[at], plan.schema.field(at));
-    let decoded = decode_as(column.read_rows(rows, have)?.as_ref(), field.data_type());
-    Ok(let_go(decoded.at(|| column.place())?))
+    decode_column(plan, at, plan.projection[at].read_rows(rows, have)?.as_ref(), true)
 }
 
 #[cfg(test)]

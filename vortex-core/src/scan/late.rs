@@ -6,11 +6,10 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 
-use super::decode::{in_batches, live_range};
+use super::decode::{decode_column, in_batches, live_range};
 use super::halves::{MAX_PARTS_HELD, in_halves};
 use super::plan::{Plan, Split};
-use crate::array::bytes::let_go;
-use crate::array::{EncodedRef, decode_as};
+use crate::array::EncodedRef;
 use crate::error::ResultExt as _;
 use crate::layout::SegmentSet;
 use crate::limits::Work;
@@ -93,15 +92,10 @@ impl LateRows {
 
     fn decode(&self, rows: Range<usize>) -> Result<RecordBatch> {
         let mut columns = Vec::with_capacity(self.columns.len());
-        for ((array, column), field) in
-            self.columns.iter().zip(&self.plan.projection).zip(self.plan.schema.fields())
-        {
+        for (at, column) in self.columns.iter().enumerate() {
             let _work = Work::begin();
-            let decode = || {
-                let decoded = decode_as(array.slice(rows.clone())?.as_ref(), field.data_type())?;
-                Ok(if self.filtered { let_go(decoded) } else { decoded })
-            };
-            columns.push(decode().at(|| column.place())?);
+            let piece = column.slice(rows.clone()).at(|| self.plan.projection[at].place())?;
+            columns.push(decode_column(&self.plan, at, piece.as_ref(), self.filtered)?);
         }
         self.plan.batch(columns, rows.len())
     }

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use arrow::array::{RecordBatch, RecordBatchReader};
 use arrow::datatypes::SchemaRef;
@@ -18,6 +19,9 @@ use crate::{Error, Result};
 
 /// Number of batches decoded ahead of the caller.
 const BATCHES_AHEAD: usize = 2;
+
+/// How long threads that have nothing left to do may take to end.
+const END_OF_THREADS: Duration = Duration::from_millis(100);
 
 /// A blocking iterator over the batches of a scan, which runs on its own thread: it uses one core. Works inside and
 /// outside of asynchronous runtimes; dropping it stops the scan.
@@ -64,8 +68,9 @@ impl BatchReader {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let outcome = runtime.map_err(Error::external).and_then(|runtime| {
                 let outcome = runtime.block_on(scan);
-                // Not even a read that blocks for ever holds up the end.
-                runtime.shutdown_background();
+                // Not even a read that blocks for ever holds up the end. Threads that end are waited for: glibc 2.36
+                // may crash if it detaches one at that moment, which `shutdown_background` does.
+                runtime.shutdown_timeout(END_OF_THREADS);
                 outcome
             });
             if let Err(error) = outcome {

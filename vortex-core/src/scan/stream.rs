@@ -28,7 +28,7 @@ use super::plan::Plan;
 use super::queue::SplitQueue;
 use super::ready::Ready;
 use super::recent::Recent;
-use super::task::{DecodedSplit, FilteredSplit};
+use super::task::{DecodedSplit, FilteredSplit, Rows};
 use super::zone_maps::ZoneMaps;
 use crate::io::runtime;
 use crate::{Error, Result};
@@ -264,9 +264,9 @@ impl Scan {
             // The filter is about to tighten, so looking at all splits is cheap now.
             self.admission.allow_most();
         }
-        split.batches.into_iter().try_for_each(|batch| self.ready.push(batch))?;
-        if !split.late.is_empty() {
-            self.ready.push_late(split.late)?;
+        match split.rows {
+            Rows::Decoded(batches) => batches.into_iter().try_for_each(|batch| self.ready.push(batch))?,
+            Rows::Late(pieces) => self.ready.push_late(pieces)?,
         }
         // A caller that looks for the first rows can tighten the filter with the rows found so far.
         if self.plan.best_first.is_some() || self.ready.row_count() >= self.rows_left {
@@ -288,7 +288,10 @@ impl Scan {
         while self.decoding.len() < self.allowed_decoding
             && let Some(rows) = self.single_rows.pop_front()
         {
-            self.decoding.start(gather::gather(Arc::clone(&self.plan), rows));
+            let gathered = gather::gather(Arc::clone(&self.plan), rows);
+            self.decoding.start(async {
+                Ok(DecodedSplit { rows: Rows::Decoded(gathered.await?), leases: Vec::new() })
+            });
         }
         // The best rows are decoded first, once it is known where they are; several splits at once, to
         // have rows to compare with.

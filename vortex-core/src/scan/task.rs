@@ -76,12 +76,17 @@ enum Projected {
 
 /// A split whose live rows can be returned.
 pub(super) struct DecodedSplit {
-    /// The live rows, in batches of at most the batch size.
-    pub(super) batches: Vec<RecordBatch>,
-    /// The live rows instead, if they are decoded when they are taken.
-    pub(super) late: Vec<LatePiece>,
+    pub(super) rows: Rows,
     /// Segments it used.
     pub(super) leases: Vec<Lease>,
+}
+
+/// The live rows of a split; none if they were added to totals.
+pub(super) enum Rows {
+    /// In batches of at most the batch size.
+    Decoded(Vec<RecordBatch>),
+    /// To be decoded when they are taken.
+    Late(Vec<LatePiece>),
 }
 
 impl SplitTask {
@@ -249,7 +254,7 @@ impl FilteredSplit {
             have.add(leases.iter().cloned());
             task.split.live = task.payoffs.recheck(&plan, &task.split, &task.checks, &have)?;
             if task.split.live.is_none() {
-                return Ok(DecodedSplit { batches: Vec::new(), late: Vec::new(), leases });
+                return Ok(DecodedSplit { rows: Rows::Decoded(Vec::new()), leases });
             }
             if task.reads_singly(&task.missing_projection(&have)?)? {
                 projection = Projected::Singly;
@@ -260,7 +265,7 @@ impl FilteredSplit {
             let rows = split.live.indices().into_iter().map(|row| split.rows.start + row as u64);
             let rows: Arc<[u64]> = rows.collect();
             drop(have);
-            return Ok(DecodedSplit { leases, ..gather::gather(plan, rows).await? });
+            return Ok(DecodedSplit { rows: Rows::Decoded(gather::gather(plan, rows).await?), leases });
         }
         wait(&plan, &leases).await?;
         have.add(leases);
@@ -269,10 +274,15 @@ impl FilteredSplit {
         })
         .await?;
         let start = Instant::now();
-        let late = LateRows::read(&plan, split, &have)?;
-        let batches = if late.is_some() { Vec::new() } else { decode(&plan, split, &have)? };
+        let rows = if let Some(totals) = &plan.totals {
+            totals.add_split(&plan, split, &have)?;
+            Rows::Decoded(Vec::new())
+        } else if let Some(late) = LateRows::read(&plan, split, &have)? {
+            Rows::Late(late.into_pieces())
+        } else {
+            Rows::Decoded(decode(&plan, split, &have)?)
+        };
         plan.metrics.decode_nanos.add_since(start);
-        let late = late.map(LateRows::into_pieces).unwrap_or_default();
-        Ok(DecodedSplit { batches, late, leases: have.leases().cloned().collect() })
+        Ok(DecodedSplit { rows, leases: have.leases().cloned().collect() })
     }
 }
