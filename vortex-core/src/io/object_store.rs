@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use arrow::buffer::Buffer;
@@ -58,11 +59,17 @@ impl Version {
 
 /// What the first answer of a store told of the version of an object, as all later ones must. Copies share it.
 #[derive(Debug, Clone, Default)]
-pub struct FirstAnswer(Arc<OnceLock<Version>>);
+pub struct FirstAnswer(Arc<Answered>);
+
+#[derive(Debug, Default)]
+struct Answered {
+    version: OnceLock<Version>,
+    is_contradicted: AtomicBool,
+}
 
 /// A [`FirstAnswer`], as long as others hold it.
 #[derive(Debug)]
-pub(super) struct WeakAnswer(Weak<OnceLock<Version>>);
+pub(super) struct WeakAnswer(Weak<Answered>);
 
 impl FirstAnswer {
     /// Whether this and the other one are the same, not only equal.
@@ -70,12 +77,18 @@ impl FirstAnswer {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// Whether a later answer told of another version: what is known of the first one is outdated.
+    pub fn is_contradicted(&self) -> bool {
+        self.0.is_contradicted.load(Ordering::Relaxed)
+    }
+
     /// Whether both may stand for one version. If only the other one is known, it becomes that of this one, too.
     pub(super) fn agrees_with(&self, other: &Self) -> bool {
-        match other.0.get() {
-            None => true,
-            Some(answer) => self.0.get_or_init(|| answer.clone()) == answer,
-        }
+        !self.is_contradicted()
+            && match other.0.version.get() {
+                None => true,
+                Some(answer) => self.0.version.get_or_init(|| answer.clone()) == answer,
+            }
     }
 
     pub(super) fn downgrade(&self) -> WeakAnswer {
@@ -193,7 +206,7 @@ impl ObjectFile {
             return Err(Error::read(&name, range, message));
         }
         let object = Self::new(store, meta);
-        object.first.0.get_or_init(|| Version::of(&object.meta));
+        object.first.0.version.get_or_init(|| Version::of(&object.meta));
         *object.end.lock() = Some(end);
         Ok(object)
     }
@@ -312,7 +325,8 @@ impl ObjectFile {
             return Err(replaced(format!(": it has {now} bytes, not {before}")));
         }
         let version = Version::of(found);
-        if *self.first.0.get_or_init(|| version.clone()) != version {
+        if *self.first.0.version.get_or_init(|| version.clone()) != version {
+            self.first.0.is_contradicted.store(true, Ordering::Relaxed);
             return Err(replaced(format!(" while it was read, at {}", found.last_modified)));
         }
         Ok(())

@@ -64,9 +64,11 @@ mod writer;
 mod written;
 mod zone_table;
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
+
 use arrow::array::{RecordBatch, RecordBatchReader};
 use arrow::datatypes::SchemaRef;
-use futures::{Stream, StreamExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _};
 use tokio::runtime::Builder;
 
 pub(crate) use carry::carry;
@@ -114,12 +116,16 @@ where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let mut writer = FileWriter::try_new(sink, schema, options)?;
-    match write_all(&mut writer, batches).await {
-        Ok(()) => writer.finish().await,
-        Err(error) => {
-            // Dropping the writer would leave this to a task, for which the runtime may not last.
+    match AssertUnwindSafe(write_all(&mut writer, batches)).catch_unwind().await {
+        Ok(Ok(())) => writer.finish().await,
+        // Dropping the writer would leave this to a task, for which the runtime may not last.
+        Ok(Err(error)) => {
             writer.give_up().await;
             Err(error)
+        }
+        Err(panic) => {
+            writer.give_up().await;
+            resume_unwind(panic)
         }
     }
 }

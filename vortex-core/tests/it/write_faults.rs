@@ -331,6 +331,17 @@ fn the_upload_of_a_reader_that_fails_is_aborted_before_its_runtime_ends() {
     assert_eq!(uploads(&store), [1, 1, 0]);
 }
 
+#[test]
+fn the_upload_of_a_reader_that_panics_is_aborted_before_its_runtime_ends() {
+    let store = TestStore::new();
+    let rows = (0..13).map(|at| if at < 12 { Ok(batch()) } else { panic!("no more rows") });
+    let rows = RecordBatchIterator::new(rows, batch().schema());
+    let write = || write_reader(sink_to(&store), rows, small_groups());
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(write)).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"no more rows"));
+    assert_eq!(uploads(&store), [1, 1, 0]);
+}
+
 /// Drops a write once its request has been carried out, but not answered.
 async fn cut_off(store: &TestStore, write: impl Future, is_carried_out: impl AsyncFn() -> bool) {
     store.hold_answers(Some("x.vortex"));

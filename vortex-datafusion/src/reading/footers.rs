@@ -1,8 +1,9 @@
 //! The cache of footers between queries, which is DataFusion's cache of file metadata.
 //!
 //! An entry is valid for one version of an object in one store, identified by its size, modification time and, if the
-//! store provides one, e-tag, and for the limits and the registry that it was opened with. The size of an entry is that
-//! of the parsed footer, not of its bytes in the file.
+//! store provides one, e-tag, and for the limits and the registry that it was opened with; until an answer of the store
+//! tells of another version, which a listing may not. The size of an entry is that of the parsed footer, not of its bytes
+//! in the file.
 //!
 //! DataFusion keeps entries by path, whatever the store. If several stores have an object of one path, as those of several
 //! customers may, the first one has the entry of that path, and each of the others an entry that is named after its
@@ -59,9 +60,10 @@ impl FooterCache {
     /// that of another one: for planning, which it cannot make wrong.
     pub(crate) fn parsed(&self, meta: &ObjectMeta) -> Option<Arc<Footer>> {
         let entry = self.cache.get(&meta.location).filter(|entry| same_version(&entry.meta, meta))?;
-        match &entry.file_metadata.as_any().downcast_ref::<CachedFooter>()?.form {
-            Form::Parsed(footer) => Some(Arc::clone(footer)),
-            Form::Stored { .. } => None,
+        let known = entry.file_metadata.as_any().downcast_ref::<CachedFooter>()?;
+        match &known.form {
+            Form::Parsed(footer) if !known.first.is_contradicted() => Some(Arc::clone(footer)),
+            _ => None,
         }
     }
 
@@ -101,7 +103,9 @@ impl FooterCache {
 
     /// What is cached of an object, in whichever version.
     fn entry(&self, store: StoreId, location: &Path) -> Option<CachedFileMetadataEntry> {
-        let is_known = |entry: &CachedFileMetadataEntry| self.known(store, entry).is_some();
+        let is_known = |entry: &CachedFileMetadataEntry| {
+            self.known(store, entry).is_some_and(|known| !known.first.is_contradicted())
+        };
         let own = || self.cache.get(&self.own_place(store, location));
         self.cache.get(location).filter(is_known).or_else(own).filter(is_known)
     }

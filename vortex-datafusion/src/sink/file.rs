@@ -36,6 +36,8 @@ pub(super) struct Destination {
     pub(super) order: Vec<SortedColumn>,
     /// Number of bytes after which rows continue in another file.
     pub(super) full_at: Option<u64>,
+    /// Whether DataFusion may end files, and begin others, long before the last row.
+    pub(super) ends_early: bool,
     pub(super) pool: Arc<dyn MemoryPool>,
     pub(super) caches: Arc<CacheManager>,
     /// Removes files if the statement is dropped, maybe outside of any runtime.
@@ -75,15 +77,24 @@ impl FileRows {
     ///
     /// # Errors
     /// If a batch does not fit the schema, storage fails, or memory does not suffice.
-    pub(super) async fn fill(mut self, mut batches: Receiver<RecordBatch>) -> Result<Self> {
-        while let Some(batch) = batches.recv().await {
-            if let Err(error) = self.write(&batch).await {
-                let error = self.destination.at(&self.path, error);
-                self.abort().await;
-                return Err(error);
-            }
+    pub(super) async fn fill(mut self, batches: Receiver<RecordBatch>) -> Result<Self> {
+        if let Err(error) = self.write_all(batches).await {
+            let error = self.destination.at(&self.path, error);
+            self.abort().await;
+            return Err(error);
         }
         Ok(self)
+    }
+
+    async fn write_all(&mut self, mut batches: Receiver<RecordBatch>) -> Result<()> {
+        while let Some(batch) = batches.recv().await {
+            self.write(&batch).await?;
+        }
+        if self.destination.ends_early {
+            self.writer.flush().await.map_err(datafusion_error)?;
+            self.reservation.try_resize(self.writer.buffered_bytes())?;
+        }
+        Ok(())
     }
 
     /// Aborts writing; returns when all traces of these rows have been removed.
@@ -125,13 +136,13 @@ impl FileRows {
     /// Finishes the file, which is full, and continues in another one.
     async fn start_next(&mut self) -> Result<()> {
         // The first file has no number.
-        let path = numbered(&self.path, self.written.files.len() + 2);
-        let writer = self.destination.start(&path)?;
+        let next = numbered(&self.path, self.written.files.len() + 2);
+        let writer = self.destination.start(&next)?;
         let full = std::mem::replace(&mut self.writer, writer);
         let order = std::mem::replace(&mut self.order, RowOrder::by(self.destination.order.clone()));
-        let done_path = std::mem::replace(&mut self.path, path);
-        let values = self.partition_values.clone();
-        self.written.add(complete(full, &order, done_path, values, &self.destination).await?);
+        let (path, values) = (self.path.clone(), self.partition_values.clone());
+        self.written.add(complete(full, &order, path, values, &self.destination).await?);
+        self.path = next;
         Ok(())
     }
 

@@ -11,9 +11,10 @@
 //! file is finished before the query is known to have succeeded; a writer that is dropped leaves nothing
 //! behind.
 //!
-//! Files that are full, if the options limit their size, are finished while the query runs: there may be
-//! thousands of them, and each would otherwise hold its last part in memory and its file open until the end.
-//! They are removed if the statement fails or is dropped; a process that is killed leaves them behind.
+//! Files that are full, if the options limit their size or the setting `soft_max_rows_per_output_file` their rows, are
+//! finished while the query runs: there may be thousands of them, and each would otherwise hold its last part in memory
+//! and its file open until the end. They are removed if the statement fails or is dropped; a process that is killed leaves
+//! them behind.
 //!
 //! If a statement is dropped while files are being finished, those with random names are removed, even if they
 //! appear later. A `COPY` to a single file may have replaced it as a whole by then: what has its name is never
@@ -23,6 +24,7 @@ mod checks;
 mod file;
 mod partitions;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -211,13 +213,16 @@ impl FileSink for VortexSink {
             options: self.metadata.added_to(self.options.write_options())?,
             order: self.order.clone(),
             full_at: self.may_split().then_some(self.options.target_file_size),
+            ends_early: !self.is_single_file() && self.config.table_partition_cols.is_empty(),
             pool: Arc::clone(context.memory_pool()),
             caches: Arc::clone(&context.runtime_env().cache_manager),
             runtime: Handle::current(),
             write_time,
         });
-        let filled = fill(&destination, demux_task, files).await?;
-        let files = finish(&destination, filled).await?.keep();
+        // As many end together when the query fails.
+        let most_ended = context.session_config().options().execution.minimum_parallel_output_files.get();
+        let (filled, written) = fill(&destination, demux_task, files, most_ended).await?;
+        let files = finish(filled, written).await?.keep();
         let rows = files.iter().map(|file| file.summary.row_count()).sum();
         let bytes: u64 = files.iter().map(|file| file.summary.file_size()).sum();
         rows_written.add(usize::try_from(rows).unwrap_or(usize::MAX));
@@ -228,28 +233,41 @@ impl FileSink for VortexSink {
     }
 }
 
-/// Writes the rows of all files, but finishes none. If anything fails, nothing is left behind.
+/// Writes the rows of all files. Those that end are not finished, but for the first ones if there are more than
+/// `most_ended` while others begin. If anything fails, nothing is left behind.
 async fn fill(
     destination: &Arc<Destination>,
     demux_task: SpawnedTask<Result<()>>,
     mut files: DemuxedStreamReceiver,
-) -> Result<Vec<FileRows>> {
+    most_ended: usize,
+) -> Result<(VecDeque<FileRows>, Written)> {
     let mut filling = JoinSet::new();
-    let mut filled = Vec::new();
+    let (mut filled, mut written) = (VecDeque::new(), Written::new(Arc::clone(destination)));
     let mut failure = None;
     let mut demux_task = Some(demux_task);
     let mut more_files = true;
     while let Some(event) = next_event(&mut files, more_files, &mut filling).await {
         let outcome = match event {
             Event::Begun(path, batches) => FileRows::new(Arc::clone(destination), path).map(|rows| {
-                filling.spawn(rows.fill(batches));
+                filling.spawn(async { rows.fill(batches).await.map(Progress::Filled) });
             }),
             Event::AllBegun => {
                 more_files = false;
                 Ok(())
             }
-            Event::Filled(outcome) => outcome.map(|rows| filled.push(rows)),
+            Event::Progress(outcome) => outcome.map(|progress| match progress {
+                Progress::Filled(rows) => filled.push_back(rows),
+                Progress::Finished(files) => written.add(files),
+            }),
         };
+        if failure.is_none()
+            && more_files
+            && destination.ends_early
+            && filled.len() > most_ended
+            && let Some(first) = filled.pop_front()
+        {
+            filling.spawn(async { first.finish().await.map(Progress::Finished) });
+        }
         if let Err(error) = outcome {
             failure.get_or_insert(error);
             // Dropping the demultiplexer ends the rows of the other files.
@@ -262,11 +280,12 @@ async fn fill(
         failure = outcome.and_then(|outcome| outcome).err();
     }
     match failure {
-        None => Ok(filled),
+        None => Ok((filled, written)),
         Some(error) => {
             for rows in filled {
                 rows.abort().await;
             }
+            written.remove().await;
             Err(error)
         }
     }
@@ -279,29 +298,36 @@ enum Event {
     Begun(Path, Receiver<RecordBatch>),
     /// No further file will begin.
     AllBegun,
-    /// All rows of a file are written, or it failed.
-    Filled(Result<FileRows>),
+    /// A file is further than before, or it failed.
+    Progress(Result<Progress>),
+}
+
+/// How far a file is.
+#[expect(clippy::large_enum_variant, reason = "nearly all are of the larger one")]
+enum Progress {
+    /// All of its rows are written.
+    Filled(FileRows),
+    Finished(Written),
 }
 
 /// Waits for what happens next; `None` if all files have begun and none is being written.
 async fn next_event(
     files: &mut DemuxedStreamReceiver,
     more_files: bool,
-    filling: &mut JoinSet<Result<FileRows>>,
+    filling: &mut JoinSet<Result<Progress>>,
 ) -> Option<Event> {
     tokio::select! {
         next = files.recv(), if more_files => Some(match next {
             Some((path, batches)) => Event::Begun(path, batches),
             None => Event::AllBegun,
         }),
-        Some(outcome) = filling.join_next() => Some(Event::Filled(joined(outcome))),
+        Some(outcome) = filling.join_next() => Some(Event::Progress(joined(outcome))),
         else => None,
     }
 }
 
-/// Completes all files; if anything fails, none is left behind.
-async fn finish(destination: &Arc<Destination>, filled: Vec<FileRows>) -> Result<Written> {
-    let mut written = Written::new(Arc::clone(destination));
+/// Completes all files, in addition to those `written`; if anything fails, none is left behind.
+async fn finish(filled: VecDeque<FileRows>, mut written: Written) -> Result<Written> {
     let mut finishing = JoinSet::new();
     let mut waiting = filled.into_iter();
     let mut failure = None;

@@ -215,6 +215,24 @@ async fn a_full_file_is_followed_by_another() {
 }
 
 #[tokio::test]
+async fn files_that_datafusion_ends_early_do_not_wait_in_memory_for_the_last_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(16 << 20));
+    let context = session_within(&pool);
+    run(&context, "SET datafusion.execution.minimum_parallel_output_files = 1").await;
+    run(&context, "SET datafusion.execution.soft_max_rows_per_output_file = 20000").await;
+    let out = folder.path().display();
+    // 100 files of some 500 KB.
+    let rows = "SELECT value AS n, random() AS a, random() AS b FROM generate_series(1, 2000000)";
+    run(&context, &format!("COPY ({rows}) TO '{out}/' STORED AS VORTEX")).await;
+    let names = files_in(folder.path());
+    assert!(names.len() > 50, "{names:?}");
+    assert_eq!(pool.reserved(), 0);
+    let totals = show(&session(), &format!("SELECT count(*), sum(n) FROM '{out}/'")).await;
+    assert!(totals.contains("| 2000000 ") && totals.contains("| 2000001000000 "), "{totals}");
+}
+
+#[tokio::test]
 async fn one_file_cannot_be_cut_into_several() {
     let folder = tempfile::tempdir().unwrap();
     let (context, out) = (session(), folder.path().display());
@@ -521,6 +539,18 @@ async fn full_files_that_have_appeared_go_when_the_query_fails() {
     let error = error(&context, "COPY source TO 'faulty://x/' STORED AS VORTEX").await;
     assert!(error.contains("the source broke"), "{error}");
     assert!(store.uploads.started.get() > store.uploads.aborts.get(), "no file was full");
+    leaves_nothing(&store).await;
+}
+
+#[tokio::test]
+async fn files_that_datafusion_ended_early_go_when_the_query_fails() {
+    let store = TestStore::new();
+    let context = session_over(Arc::clone(&store)).await;
+    Endless::register(&context, Some(60));
+    run(&context, "SET datafusion.execution.minimum_parallel_output_files = 1").await;
+    run(&context, "SET datafusion.execution.soft_max_rows_per_output_file = 1").await;
+    let error = error(&context, "COPY source TO 'faulty://x/' STORED AS VORTEX").await;
+    assert!(error.contains("the source broke"), "{error}");
     leaves_nothing(&store).await;
 }
 

@@ -35,8 +35,21 @@ impl LocalSink {
     /// # Errors
     /// If the path is anything but a regular file, or the temporary file cannot be created.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
-        let name = path.as_ref().display().to_string();
-        let partial = PartialFile::create(path.as_ref()).map_err(|error| Error::write(&name, error))?;
+        Self::start(path.as_ref(), PartialFile::create)
+    }
+
+    /// As [`create`](Self::create), but a file that has this name by the time this one is complete stays: finishing fails
+    /// then. See [`PartialFile::create_new`].
+    ///
+    /// # Errors
+    /// As `create`, and if there is such a file already.
+    pub fn create_new(path: impl AsRef<Path>) -> Result<Self> {
+        Self::start(path.as_ref(), PartialFile::create_new)
+    }
+
+    fn start(path: &Path, create: impl FnOnce(&Path) -> std::io::Result<PartialFile>) -> Result<Self> {
+        let name = path.display().to_string();
+        let partial = create(path).map_err(|error| Error::write(&name, error))?;
         Ok(Self { name, partial: Some(partial), buffered: Vec::new(), buffered_bytes: 0 })
     }
 

@@ -27,6 +27,8 @@ pub struct PartialFile {
     file: Arc<File>,
     temporary: PathBuf,
     target: PathBuf,
+    /// Whether another file of its name gives way.
+    replaces: bool,
     /// Whether it was attempted to remove the file.
     is_removed: Arc<AtomicBool>,
 }
@@ -37,6 +39,23 @@ impl PartialFile {
     /// # Errors
     /// If the path is anything but a regular file, or no file can be created there.
     pub fn create(path: &Path) -> io::Result<Self> {
+        Self::start(path, true)
+    }
+
+    /// As [`create`](Self::create), but a file that has this name by the time this one is complete stays, and completing
+    /// fails. Where the file system has no hard links, one that gets its name in the same moment is replaced.
+    ///
+    /// # Errors
+    /// As `create`, and if there is such a file already.
+    pub fn create_new(path: &Path) -> io::Result<Self> {
+        let partial = Self::start(path, false)?;
+        match partial.target.try_exists()? {
+            true => Err(io::ErrorKind::AlreadyExists.into()),
+            false => Ok(partial),
+        }
+    }
+
+    fn start(path: &Path, replaces: bool) -> io::Result<Self> {
         let target = local_target(path)?;
         let name = target.file_name().ok_or_else(|| io::Error::other("not a file name"))?;
         loop {
@@ -45,7 +64,7 @@ impl PartialFile {
             match File::create_new(&temporary) {
                 Ok(file) => {
                     let file = Arc::new(file);
-                    return Ok(Self { file, temporary, target, is_removed: Arc::default() });
+                    return Ok(Self { file, temporary, target, replaces, is_removed: Arc::default() });
                 }
                 // Left behind by a process of the same number that was killed; in containers, that number is often 1.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -64,7 +83,8 @@ impl PartialFile {
         &self.temporary
     }
 
-    /// Makes the file durable and gives it its final name; an existing file of that name is replaced.
+    /// Makes the file durable and gives it its final name; an existing file of that name is replaced, unless this one was
+    /// [to be new](Self::create_new).
     ///
     /// # Errors
     /// If any of that fails. The file is removed then, unless all that failed is making its name durable.
@@ -76,14 +96,17 @@ impl PartialFile {
     /// already.
     pub(super) fn completion(&self) -> impl FnOnce() -> io::Result<()> + Send + 'static {
         let (file, temporary, target) = (Arc::clone(&self.file), self.temporary.clone(), self.target.clone());
-        let is_removed = Arc::clone(&self.is_removed);
+        let (replaces, is_removed) = (self.replaces, Arc::clone(&self.is_removed));
         move || {
             file.sync_all()?;
             if is_removed.load(Ordering::Relaxed) {
                 // Systems that remove files once they are closed would still rename it.
                 return Err(io::ErrorKind::NotFound.into());
             }
-            std::fs::rename(&temporary, &target)?;
+            match replaces {
+                true => std::fs::rename(&temporary, &target)?,
+                false => rename_new(&temporary, &target)?,
+            }
             match sync_folder(&target) {
                 // Writing to a folder does not take permission to read it, as syncing it does.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
@@ -109,6 +132,16 @@ impl PartialFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,
         }
+    }
+}
+
+/// Renames a file unless there is one with that name.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    match std::fs::hard_link(from, to) {
+        Ok(()) => std::fs::remove_file(from),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists || to.try_exists()? => Err(error),
+        // Not all file systems have links.
+        Err(_) => std::fs::rename(from, to),
     }
 }
 
@@ -184,6 +217,20 @@ mod tests {
         PartialFile::create(&target).unwrap().complete().unwrap();
         assert!(std::fs::read(&target).unwrap().is_empty());
         assert!(left.into_iter().all(|left| std::fs::read(left).unwrap() == b"left"));
+    }
+
+    #[test]
+    fn a_file_that_is_to_be_new_replaces_none_that_appears_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("a");
+        let (first, second) =
+            (PartialFile::create_new(&target).unwrap(), PartialFile::create_new(&target).unwrap());
+        std::io::Write::write_all(&mut first.file().as_ref(), b"first").unwrap();
+        first.complete().unwrap();
+        assert_eq!(second.complete().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(PartialFile::create_new(&target).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&target).unwrap(), b"first");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod visible;
 
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -116,6 +117,9 @@ fn status(arguments: Arguments) -> ExitCode {
     }
 }
 
+/// How long threads that have nothing left to do may take to end.
+const END_OF_THREADS: Duration = Duration::from_millis(100);
+
 fn run(command: Command) -> Outcome {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES[1]).build()?;
@@ -133,8 +137,9 @@ fn run(command: Command) -> Outcome {
         // Dropping the work removes what it has written so far.
         interrupts::let_tasks_end(&runtime);
     }
-    // A read that hangs must not keep the process alive once all output has been written.
-    runtime.shutdown_background();
+    // A read that hangs must not keep the process alive once all output has been written. Threads that end are waited for:
+    // glibc 2.36 may crash if it detaches one at that moment, which `shutdown_background` does.
+    runtime.shutdown_timeout(END_OF_THREADS);
     outcome
 }
 

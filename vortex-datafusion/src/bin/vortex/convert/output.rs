@@ -32,9 +32,10 @@ pub(super) enum Output {
 }
 
 impl Output {
-    /// Starts a file at `path`; `-` is standard output.
+    /// Starts a file at `path`, which is to be new or may replace another one; `-` is standard output.
     pub(super) fn create(
         path: &Path,
+        is_new: bool,
         format: Format,
         schema: &SchemaRef,
         options: &WriteOptions,
@@ -44,7 +45,7 @@ impl Output {
         let create = || {
             Ok::<_, Failure>(match (format, to_stdout) {
                 (Format::Vortex, false) => {
-                    let sink = LocalSink::create(path)?;
+                    let sink = if is_new { LocalSink::create_new(path)? } else { LocalSink::create(path)? };
                     let writer = FileWriter::try_new(sink, SchemaRef::clone(schema), options.clone())?;
                     Self::Vortex(Box::new(writer), order)
                 }
@@ -54,7 +55,7 @@ impl Output {
                     Self::Vortex(Box::new(writer), order)
                 }
                 (_, false) => {
-                    let partial = Partial::create(path)?;
+                    let partial = Partial::create(path, is_new)?;
                     let written = Arc::<AtomicU64>::default();
                     let out = BufWriter::with_capacity(1 << 20, partial.file()?);
                     let out = Counting { out, written: Arc::clone(&written) };
@@ -202,17 +203,18 @@ impl Outputs {
     }
 
     fn start(&mut self) -> Outcome {
-        let path = match &self.target {
-            Target::One(path) => path.clone(),
+        let (path, is_new) = match &self.target {
+            Target::One(path) => (path.clone(), false),
             Target::Parts { folder, .. } => {
                 let path = folder.join(format!("part-{:05}.{}", self.done.len(), self.format.extension()));
                 if path.exists() {
                     return Err(Failure::error(format!("{}: already exists", path.display())));
                 }
-                path
+                (path, true)
             }
         };
-        let output = Output::create(&path, self.format, &self.schema, &self.options, self.order.clone())?;
+        let order = self.order.clone();
+        let output = Output::create(&path, is_new, self.format, &self.schema, &self.options, order)?;
         self.open = Some((path, output));
         Ok(())
     }

@@ -49,12 +49,12 @@ impl Drop for Listed {
 }
 
 impl Partial {
-    /// Starts a file.
-    pub(super) fn create(target: &Path) -> Outcome<Self> {
+    /// Starts a file, which is to be new or may replace another one.
+    pub(super) fn create(target: &Path, is_new: bool) -> Outcome<Self> {
         let place = target.display().to_string();
         local_target(target).map_err(|error| Failure::Usage(format!("{place}: {error}")))?;
         let create = |all: &mut BTreeSet<PathBuf>| {
-            let file = PartialFile::create(target)?;
+            let file = if is_new { PartialFile::create_new(target)? } else { PartialFile::create(target)? };
             let temporary = file.temporary().to_path_buf();
             all.insert(temporary.clone());
             Ok((file, Listed(temporary)))
@@ -68,7 +68,7 @@ impl Partial {
         self.file.file().try_clone().map_err(|error| Failure::at(&self.place, error))
     }
 
-    /// Makes the file durable and gives it its final name, replacing any file with that name.
+    /// Makes the file durable and gives it its final name.
     pub(super) fn complete(self) -> Outcome {
         let Self { file, _listed, place } = self;
         file.complete().map_err(|error| Failure::at(place, error))
@@ -86,13 +86,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("out.csv");
         let files = || fs::read_dir(&folder).unwrap().count();
-        drop(Partial::create(&target).unwrap());
+        drop(Partial::create(&target, false).unwrap());
         assert_eq!(files(), 0);
-        let ended = Partial::create(&target).unwrap();
+        let ended = Partial::create(&target, true).unwrap();
         remove_all(|| ());
         assert_eq!(files(), 0);
         drop(ended);
-        let partial = Partial::create(&target).unwrap();
+        let partial = Partial::create(&target, false).unwrap();
         partial.file().unwrap().write_all(b"rows").unwrap();
         assert!(!target.exists());
         partial.complete().unwrap();
