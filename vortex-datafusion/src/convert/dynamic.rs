@@ -27,11 +27,18 @@ pub(crate) struct TranslatedFilter {
     columns: Vec<FieldPath>,
     schema: SchemaRef,
     dtype: DType,
-    /// Whether the filter may be applied to rows, not only to statistics.
-    rows: bool,
-    /// Whether parts that encodings cannot answer are evaluated on rows.
-    evaluates: bool,
+    applied_to: AppliedTo,
     latest: Mutex<Option<(u64, Option<Expr>)>>,
+}
+
+/// To what a filter is applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AppliedTo {
+    Statistics,
+    /// Also to rows, but for parts that encodings cannot answer.
+    EncodedRows,
+    /// Also to rows, with those parts, if they can be evaluated on any row.
+    AllRows,
 }
 
 impl TranslatedFilter {
@@ -39,21 +46,16 @@ impl TranslatedFilter {
     ///
     /// # Errors
     /// If it reads a column that the file lacks.
-    pub(crate) fn try_new(expr: Arc<dyn PhysicalExpr>, schema: SchemaRef, dtype: DType) -> Result<Self> {
+    pub(crate) fn try_new(
+        expr: Arc<dyn PhysicalExpr>,
+        schema: SchemaRef,
+        dtype: DType,
+        applied_to: AppliedTo,
+    ) -> Result<Self> {
         let mut leaves = Leaves::default();
         leaves.rewrite(Arc::clone(&expr), &Translator::new(&schema, &dtype))?;
         let columns = leaves.paths().to_vec();
-        Ok(Self { expr, columns, schema, dtype, rows: false, evaluates: false, latest: Mutex::default() })
-    }
-
-    /// Sets whether the filter may be applied to rows, not only to statistics.
-    pub(crate) fn with_rows(self, rows: bool) -> Self {
-        Self { rows, ..self }
-    }
-
-    /// Sets whether parts that encodings cannot answer are evaluated on rows, instead of left out.
-    pub(crate) fn with_evaluation(self, evaluates: bool) -> Self {
-        Self { evaluates, ..self }
+        Ok(Self { expr, columns, schema, dtype, applied_to, latest: Mutex::default() })
     }
 
     fn translate(&self) -> Option<Expr> {
@@ -80,7 +82,7 @@ impl TranslatedFilter {
     /// also evaluated on rows that other filters reject. Floating-point numbers are left to the operator,
     /// since sorts and joins differ in whether their zeros are equal.
     fn evaluated(&self, part: &Arc<dyn PhysicalExpr>, file: &Translator) -> Option<Expr> {
-        if !self.evaluates || file.covers(part) {
+        if self.applied_to != AppliedTo::AllRows || file.covers(part) {
             return None;
         }
         // A key is in the table of one partition of a join. To look it up in a few tables is faster than to
@@ -124,7 +126,7 @@ impl DynamicFilter for TranslatedFilter {
     }
 
     fn checks_rows(&self) -> bool {
-        self.rows
+        self.applied_to != AppliedTo::Statistics
     }
 }
 
@@ -155,7 +157,8 @@ mod tests {
         let file = File::sample();
         let source = Arc::new(DynamicFilterPhysicalExpr::new(vec![file.column("i")], lit(true)));
         let expr = Arc::clone(&source) as Arc<dyn PhysicalExpr>;
-        let filter = TranslatedFilter::try_new(expr, Arc::clone(&file.schema), file.dtype.clone()).unwrap();
+        let (schema, dtype) = (Arc::clone(&file.schema), file.dtype.clone());
+        let filter = TranslatedFilter::try_new(expr, schema, dtype, AppliedTo::Statistics).unwrap();
         assert_eq!(filter.columns(), [FieldPath::from("i")]);
         assert!(filter.current().is_none());
         let before = filter.generation();
@@ -170,8 +173,10 @@ mod tests {
         let columns = collect_columns(&expr).into_iter();
         let columns = columns.map(|column| Arc::new(column) as Arc<dyn PhysicalExpr>).collect();
         let source = Arc::new(DynamicFilterPhysicalExpr::new(columns, expr));
-        let filter = TranslatedFilter::try_new(source, Arc::clone(&file.schema), file.dtype.clone()).unwrap();
-        filter.with_rows(true).with_evaluation(evaluates).current().map(|now| now.to_string())
+        let applied = if evaluates { AppliedTo::AllRows } else { AppliedTo::EncodedRows };
+        let (schema, dtype) = (Arc::clone(&file.schema), file.dtype.clone());
+        let filter = TranslatedFilter::try_new(source, schema, dtype, applied).unwrap();
+        filter.current().map(|now| now.to_string())
     }
 
     #[test]

@@ -19,7 +19,7 @@ use vortex_core::Error;
 
 pub(crate) use chains::{balanced, chain};
 pub(crate) use classes::{is_dynamic, is_volatile, needs_scan, reads_nested};
-pub(crate) use dynamic::TranslatedFilter;
+pub(crate) use dynamic::{AppliedTo, TranslatedFilter};
 pub(crate) use expr::{Translator, fuse_bounds};
 pub(crate) use fallible::is_fallible;
 pub(crate) use guards::guarded;

@@ -46,10 +46,12 @@ pub(crate) fn simplify(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<A
                 Transformed::no(node)
             });
         }
-        match without_cast(&node, schema)? {
-            Some(simpler) => Ok(Transformed::yes(simpler)),
-            None => Ok(Transformed::no(node)),
+        // The table may cast what the file's column was cast to.
+        let mut simplest = Transformed::no(node);
+        while let Some(simpler) = without_cast(&simplest.data, schema)? {
+            simplest = Transformed::yes(simpler);
         }
+        Ok(simplest)
     })?;
     Ok(simpler.data)
 }
@@ -116,7 +118,8 @@ impl ExactCast {
         if value.is_null() {
             return ScalarValue::try_from(&self.from).ok();
         }
-        if value.data_type() != self.to || (self.packs() && is_zero(value)) {
+        // A cast to a wider float makes NaN quiet, which sorts after those that are not.
+        if value.data_type() != self.to || (self.packs() && is_zero(value)) || is_nan(value) {
             return None;
         }
         let one = value.to_array().ok()?;
@@ -153,6 +156,16 @@ fn time_before(time: &ScalarValue, data_type: &DataType) -> Option<ScalarValue> 
 }
 
 /// Whether this is a floating-point zero.
+fn is_nan(value: &ScalarValue) -> bool {
+    match value {
+        ScalarValue::Dictionary(_, value) => is_nan(value),
+        ScalarValue::Float16(Some(value)) => value.is_nan(),
+        ScalarValue::Float32(Some(value)) => value.is_nan(),
+        ScalarValue::Float64(Some(value)) => value.is_nan(),
+        _ => false,
+    }
+}
+
 fn is_zero(value: &ScalarValue) -> bool {
     match value {
         ScalarValue::Dictionary(_, value) => is_zero(value),
@@ -211,8 +224,21 @@ mod tests {
             // The cast itself rounds.
             (DataType::Decimal128(10, 2), decimal(1, 0)),
             (DataType::Float64, ScalarValue::from(1i64)),
+            // Those that are not quiet become so.
+            (DataType::Float32, ScalarValue::from(f64::NAN)),
         ] {
             assert!(compared(from, value).contains("CAST"), "kept");
+        }
+    }
+
+    #[test]
+    fn several_casts_go_one_after_the_other() {
+        let schema = Schema::new(vec![Field::new("c", DataType::Int16, true)]);
+        let column = cast(col("c", &schema).unwrap(), &schema, DataType::Int32).unwrap();
+        let column = cast(column, &schema, DataType::Int64).unwrap();
+        for (value, expected) in [(5i64, "c@0 < 5"), (70_000, "CAST(c@0 AS Int32) < 70000")] {
+            let expr = binary(Arc::clone(&column), Operator::Lt, lit(value), &schema).unwrap();
+            assert_eq!(simplify(expr, &schema).unwrap().to_string(), expected);
         }
     }
 

@@ -56,8 +56,8 @@ use vortex_core::scan::{BestRows, Extremes, RowRanges, ScanBuilder};
 
 use crate::aggregation::Aggregation;
 use crate::convert::{
-    Leaves, PhysicalPredicate, TranslatedFilter, Translator, datafusion_error, guarded, is_dynamic,
-    is_fallible, schema, simplify,
+    AppliedTo, Leaves, PhysicalPredicate, TranslatedFilter, Translator, datafusion_error, guarded,
+    is_dynamic, is_fallible, schema, simplify,
 };
 use crate::memory::ScanMemory;
 use crate::metrics::ScanCounters;
@@ -353,12 +353,15 @@ impl<'a> Adapted<'a> {
             self.translator().weaken(&self.simplify(Arc::clone(&adapted)).ok()?)?;
         }
         let dtype = self.file.footer().dtype().clone();
-        let rows = self.scan.options().predicate_pushdown && is_dynamic(&adapted);
-        if !self.scan.options().prune && !rows {
-            return None;
-        }
-        let filter = TranslatedFilter::try_new(adapted, Arc::clone(&self.physical), dtype).ok()?;
-        let filter = filter.with_rows(rows).with_evaluation(rows && self.scan.options().fallback_filter_eval);
+        let options = self.scan.options();
+        let applied_to = match options.predicate_pushdown && is_dynamic(&adapted) {
+            true if options.fallback_filter_eval => AppliedTo::AllRows,
+            true => AppliedTo::EncodedRows,
+            false if options.prune => AppliedTo::Statistics,
+            false => return None,
+        };
+        let filter =
+            TranslatedFilter::try_new(adapted, Arc::clone(&self.physical), dtype, applied_to).ok()?;
         Some(Expr::Dynamic(Arc::new(filter)))
     }
 

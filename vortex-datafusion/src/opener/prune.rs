@@ -131,7 +131,15 @@ fn bounds_can_be_cast(from: &DataType, to: &DataType) -> bool {
         (DataType::Timestamp(from, _), DataType::Timestamp(to, _)) => from < to,
         (from, to) => from.is_decimal() && !to.is_floating() && !cast_is_strictly_monotonic(from, to),
     };
-    cast_is_monotonic(from, to) && !rounds
+    // It divides by zero if the scale is negative.
+    let panics = |data_type: &DataType| match data_type {
+        DataType::Decimal32(_, scale)
+        | DataType::Decimal64(_, scale)
+        | DataType::Decimal128(_, scale)
+        | DataType::Decimal256(_, scale) => *scale < 0,
+        _ => false,
+    };
+    cast_is_monotonic(from, to) && !rounds && !panics(from) && !panics(to)
 }
 
 #[cfg(test)]

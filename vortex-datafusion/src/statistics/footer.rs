@@ -3,9 +3,10 @@
 //! `Exact` is a promise that planning relies on: `count(*)`, `min`, `max` and `sum` are then answered without
 //! reading data. Anything less than certain is inexact or absent.
 
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, Fields, Schema};
 use datafusion_common::stats::Precision;
 use datafusion_common::{ColumnStatistics, ScalarValue, Statistics};
+use vortex_core::dtype::StructType;
 use vortex_core::dtype::arrow::presents;
 use vortex_core::file::Footer;
 use vortex_core::scalar::Value;
@@ -74,8 +75,9 @@ fn column_statistics(
     let to = field.data_type();
     // A null is an error then, which statistics must not hide.
     let contradicts = !field.is_nullable() && nulls != Some(0);
+    let null_count = if is_as_declared(dtype, to) { count(nulls) } else { Precision::Absent };
     let found = ColumnStatistics {
-        null_count: count(nulls),
+        null_count,
         min_value: bound(known, &known.min, dtype, to),
         max_value: bound(known, &known.max, dtype, to),
         sum_value: sum(known, dtype, nulls, rows, to),
@@ -96,6 +98,49 @@ fn column_statistics(
     let null_count = if to.is_nested() { Precision::Absent } else { found.null_count.to_inexact() };
     let (min_value, max_value) = (found.min_value.to_inexact(), found.max_value.to_inexact());
     ColumnStatistics { null_count, min_value, max_value, sum_value: Precision::Absent, ..found }
+}
+
+/// Whether fields and elements have the names that the table declares, and no nulls where it declares that there are
+/// none. Reading others is an error, or casts them by name: statistics must not hide that.
+fn is_as_declared(dtype: &DType, to: &DataType) -> bool {
+    let field = |dtype: &DType, field: &Field| {
+        (field.is_nullable() || !dtype.is_nullable()) && is_as_declared(dtype, field.data_type())
+    };
+    let fields = |stored: &StructType, declared: &Fields| {
+        let mut pairs = stored.fields().zip(declared);
+        stored.len() == declared.len()
+            && pairs.all(|((name, dtype), declared)| **name == **declared.name() && field(dtype, declared))
+    };
+    match (dtype.storage(), to) {
+        (DType::Struct(stored, _), DataType::Struct(declared)) => fields(stored, declared),
+        (
+            DType::List(element, _) | DType::FixedSizeList(element, ..),
+            DataType::List(item)
+            | DataType::LargeList(item)
+            | DataType::ListView(item)
+            | DataType::LargeListView(item)
+            | DataType::FixedSizeList(item, _),
+        ) => field(element, item),
+        (DType::Map(map, _), DataType::Map(entries, _)) => match entries.data_type() {
+            DataType::Struct(declared) => {
+                let mut pairs = [map.key(), map.value()].into_iter().zip(declared);
+                pairs.all(|(dtype, declared)| field(dtype, declared))
+            }
+            _ => false,
+        },
+        (DType::Union(stored, _), DataType::Union(declared, _)) => {
+            let variants = stored.variants();
+            let mut pairs = variants.fields().zip(declared.iter());
+            variants.len() == declared.len()
+                && pairs.all(|((name, dtype), (_, declared))| {
+                    **name == **declared.name() && field(dtype, declared)
+                })
+        }
+        (DType::Variant(_), _) => true,
+        (dtype, DataType::Dictionary(_, values)) => is_as_declared(dtype, values),
+        (dtype, DataType::RunEndEncoded(_, values)) => is_as_declared(dtype, values.data_type()),
+        (_, to) => !to.is_nested(),
+    }
 }
 
 fn count(value: Option<u64>) -> Precision<usize> {
@@ -230,6 +275,35 @@ mod tests {
         assert_eq!(wide.min_value, Precision::Exact(ScalarValue::Int64(Some(1))));
         assert_eq!(wide.null_count, Precision::Exact(2));
         assert_eq!(of(i32, &known, DataType::Utf8, 10).max_value, Precision::Absent);
+    }
+
+    #[test]
+    fn nulls_of_nested_columns_are_counted_if_the_table_declares_what_is_stored() {
+        let known = known(|of| of.null_count = Some(2));
+        let item = |name: &str, data_type, nullable| Field::new(name, data_type, nullable);
+        let int = |nullable| DType::Primitive(PType::I32, nullable);
+        let pair: DType =
+            DType::Struct(StructType::new([("a".into(), int(false)), ("b".into(), int(true))]).into(), true);
+        let pair_of = |first, second, nullable| {
+            DataType::Struct(Fields::from(vec![
+                item(first, DataType::Int32, nullable),
+                item(second, DataType::Int32, true),
+            ]))
+        };
+        let list = |of: DType| DType::List(of.into(), true);
+        let list_of = |data_type, nullable| DataType::new_list(data_type, nullable);
+        for (stored, declared, is_known) in [
+            (list(int(true)), list_of(DataType::Int32, true), true),
+            (list(int(true)), list_of(DataType::Int32, false), false),
+            (list(int(false)), list_of(DataType::Int32, false), true),
+            (pair.clone(), pair_of("a", "b", false), true),
+            (pair.clone(), pair_of("b", "a", true), false),
+            (list(pair.clone()), list_of(pair_of("a", "b", true), true), true),
+            (list(pair.clone()), list_of(pair_of("b", "a", true), true), false),
+        ] {
+            let expected = if is_known { Precision::Exact(2) } else { Precision::Absent };
+            assert_eq!(of(stored.clone(), &known, declared.clone(), 10).null_count, expected, "{declared}");
+        }
     }
 
     #[test]

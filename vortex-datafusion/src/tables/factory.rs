@@ -28,7 +28,7 @@ use super::one_file::{Found, OneFile};
 use super::places::{
     IN_FOLDER, check_place, folder_columns, if_folder, if_new_folder, listing_url, unquoted, visible_files,
 };
-use crate::convert::schema::{merge, without};
+use crate::convert::schema::{merge, with_nullable_fields, without};
 use crate::format::{EXTENSION, VortexFormat};
 
 /// Creates tables of files.
@@ -301,7 +301,7 @@ async fn stored_schema(
         return match schemas.as_slice() {
             [] => plan_err!("No files found at any of the places; declare the columns of the table"),
             [(_, only)] => Ok(Arc::clone(only)),
-            _ => merge(&schemas).map(Arc::new),
+            _ => merge(&schemas).map(|merged| Arc::new(with_nullable_fields(&merged))),
         };
     }
     Ok(without(table.schema.inner(), |name| names_folders(table, name)))

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use arrow::array::{ArrayRef, DictionaryArray, Int64Array, RecordBatch, StringArray, StructArray};
+use arrow::datatypes::{DataType, Field, Int32Type};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_plan::collect;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
+use tempfile::TempDir;
 use test_store::{ReadFault, TestStore};
 use tokio::time::timeout;
 use url::Url;
@@ -296,8 +298,11 @@ async fn a_file_that_is_replaced_after_planning_is_an_error_although_its_store_h
     bytes[1000] ^= 1;
     store.put(&place, bytes.into()).await.unwrap();
     time(1_000_001);
-    let error = collect(plan, context.task_ctx()).await.unwrap_err().to_string();
+    let error = collect(Arc::clone(&plan), context.task_ctx()).await.unwrap_err().to_string();
     assert!(error.contains("a.vortex") && error.contains("replaced while it was read"), "{error}");
+    // What is known of the old version is not kept, although the plan knows no better.
+    let plan = reset_plan_states(plan).unwrap();
+    assert_eq!(collect(plan, context.task_ctx()).await.unwrap()[0].num_rows(), 1);
 }
 
 #[tokio::test]
@@ -558,6 +563,47 @@ async fn every_one_of_several_locations_is_checked() {
         let message = error(&context, &sql).await;
         assert!(message.contains(told), "{message}");
     }
+}
+
+#[tokio::test]
+async fn fields_of_a_struct_that_one_of_several_places_lacks_may_be_null() {
+    let folder = TempDir::new().unwrap();
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    let number: ArrayRef = Arc::new(Int64Array::from(vec![7]));
+    let fields = vec![(Arc::new(Field::new("x", DataType::Int64, false)), Arc::clone(&number))];
+    let nested: ArrayRef = Arc::new(StructArray::from(fields));
+    for (name, columns) in
+        [("a.vortex", vec![("n", Arc::clone(&number)), ("s", nested)]), ("b.vortex", vec![("n", number)])]
+    {
+        let columns = columns.into_iter().map(|(name, column)| (name, column, false));
+        let rows = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+        fs::write(place(name), written(&rows).await).unwrap();
+    }
+    let context = session();
+    let places = format!("('{}', '{}')", place("a.vortex"), place("b.vortex"));
+    run(&context, &format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION {places}")).await;
+    let rows = show(&context, "SELECT unnest(s) FROM t").await;
+    assert!(rows.contains("| 7"), "{rows}");
+}
+
+#[tokio::test]
+async fn values_of_a_dictionary_are_cast_only_where_rows_have_them() {
+    let codes: DictionaryArray<Int32Type> = ["1", "2", "n/a"].into_iter().collect();
+    let kinds = Arc::new(StringArray::from(vec!["x", "x", "y"])) as ArrayRef;
+    let rows = RecordBatch::try_from_iter([("code", Arc::new(codes) as ArrayRef), ("kind", kinds)]).unwrap();
+    let folder = TempDir::new().unwrap();
+    let place = folder.path().join("a.vortex");
+    fs::write(&place, written(&rows).await).unwrap();
+    let context = session();
+    let place = place.display();
+    run(
+        &context,
+        &format!("CREATE EXTERNAL TABLE t (code BIGINT, kind VARCHAR) STORED AS VORTEX LOCATION '{place}'"),
+    )
+    .await;
+    assert_eq!(number(&context, "SELECT sum(code) FROM t WHERE kind = 'x'").await, 3);
+    let message = error(&context, "SELECT code FROM t").await;
+    assert!(message.contains("n/a"), "{message}");
 }
 
 #[tokio::test]

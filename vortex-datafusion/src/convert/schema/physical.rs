@@ -91,6 +91,10 @@ fn adopt_type(dtype: &DType, own: &DataType, wanted: &DataType) -> Result<DataTy
         (dtype, own, wanted) if own == wanted && can_decode_as(dtype, wanted) => wanted.clone(),
         // Fields of structs must be matched by name, which is done above or not at all.
         (dtype, _, wanted) if presents(dtype, wanted) && !has_structs(wanted) => wanted.clone(),
+        // The adapter casts, which may fail for values of a dictionary that no row refers to.
+        (dtype, DataType::Dictionary(_, values), _) if can_decode_as(dtype, values) => {
+            values.as_ref().clone()
+        }
         // The adapter casts what was written, which is not always what is stored.
         (dtype, own, _) if can_decode_as(dtype, own) => own.clone(),
         _ => data_type(dtype).map_err(datafusion_error)?,
