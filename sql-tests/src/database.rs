@@ -39,9 +39,7 @@ impl Variant {
         match self {
             Self::Arrow => &["arrow"],
             Self::Vortex => &["vortex", "pushdown"],
-            Self::Plain => &["vortex", "plain"],
-            Self::Splits => &["vortex", "splits"],
-            Self::Sorted | Self::Groups { .. } => &["vortex", "sorted"],
+            Self::Plain | Self::Splits | Self::Sorted | Self::Groups { .. } => &["vortex"],
             Self::Store => &["vortex", "pushdown", "store"],
         }
     }

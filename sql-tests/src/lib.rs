@@ -18,7 +18,7 @@
 //! folder of tables that [`Tables`] creates: from golden files, partitioned, of several releases, damaged;
 //! generated, with rows for several splits; `{scratch}` is an empty folder of the session, to write to.
 //! Records that apply only to some variants are marked with `skipif` and `onlyif`; labels are `arrow`,
-//! `vortex`, `pushdown`, `plain`, `splits`, `sorted`, `store`.
+//! `vortex`, `pushdown` and `store`.
 
 mod cells;
 mod database;

@@ -45,7 +45,7 @@ use crate::sink::VortexSink;
 use crate::source::VortexSource;
 
 /// The first bytes of every message; the last of them is the version.
-const MAGIC: &[u8] = b"vortex-datafusion\x04";
+const MAGIC: &[u8] = b"vortex-datafusion\x05";
 
 /// Serializes plans: encodes and decodes scans of and writes to Vortex files, for engines that plan a query in one process
 /// and run it in another. It returns an error for all other nodes.
@@ -138,6 +138,9 @@ struct Scan {
     /// The functions whose states the scan returns instead of rows; `base` then projects all columns.
     #[prost(message, repeated, tag = "10")]
     functions: Vec<Aggregate>,
+    /// Whether the plan is not told which filter the rows satisfy.
+    #[prost(bool, tag = "11")]
+    hides_filter: bool,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -296,6 +299,10 @@ impl VortexCodec {
                 });
             }
         }
+        let best_first = |best: &BestFirst| {
+            let column: Arc<dyn PhysicalExpr> = Arc::new(best.column.clone());
+            self.sort_key(&column, Some(best.options), converter)
+        };
         Ok(Scan {
             base: Some(serialize_file_scan_config(&base, self, converter)?),
             accepted: encode(source.filters.accepted())?,
@@ -303,27 +310,24 @@ impl VortexCodec {
             options: to_map(source.options()),
             limit: config.limit.map(|limit| limit as u64),
             preserve_order: source.is_ordered(config),
-            best_first: source
-                .best_first
-                .as_ref()
-                .map(|best| self.best_first(best, converter))
-                .transpose()?,
+            best_first: source.best_first.as_ref().map(best_first).transpose()?,
             best_rows: source.best_first.as_ref().and_then(|best| best.rows).map(|rows| rows as u64),
             files,
             functions,
+            hides_filter: !source.tells_filter(),
         })
     }
 
-    fn best_first(
+    fn sort_key(
         &self,
-        best: &BestFirst,
+        expr: &Arc<dyn PhysicalExpr>,
+        options: Option<SortOptions>,
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<SortKey> {
-        let column: Arc<dyn PhysicalExpr> = Arc::new(best.column.clone());
         Ok(SortKey {
-            expr: Some(converter.physical_expr_to_proto(&column, self)?),
-            descending: Some(best.options.descending),
-            nulls_first: Some(best.options.nulls_first),
+            expr: Some(converter.physical_expr_to_proto(expr, self)?),
+            descending: options.map(|options| options.descending),
+            nulls_first: options.map(|options| options.nulls_first),
         })
     }
 
@@ -333,13 +337,8 @@ impl VortexCodec {
         sink: &VortexSink,
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Sink> {
-        let order = exec.sort_order().iter().flat_map(|order| order.iter()).map(|key| {
-            Ok(SortKey {
-                expr: Some(converter.physical_expr_to_proto(&key.expr, self)?),
-                descending: key.options.map(|options| options.descending),
-                nulls_first: key.options.map(|options| options.nulls_first),
-            })
-        });
+        let keys = exec.sort_order().iter().flat_map(|order| order.iter());
+        let order = keys.map(|key| self.sort_key(&key.expr, key.options, converter));
         Ok(Sink {
             config: Some(sink.config().try_into()?),
             options: to_map(sink.options()),
@@ -394,6 +393,7 @@ impl Decoding<'_> {
             .build();
         if let Some(source) = config.file_source().downcast_ref::<VortexSource>() {
             let source = source.clone().with_options(options).preserving_order(scan.preserve_order);
+            let source = if scan.hides_filter { source.without_telling_filter() } else { source };
             let source = match self.aggregation(scan, &table)? {
                 Some(aggregation) => source.aggregated(aggregation),
                 None => source,
@@ -457,13 +457,14 @@ impl Decoding<'_> {
         Ok(Arc::new(DataSinkExec::new(Arc::clone(input), Arc::new(decoded), order)))
     }
 
-    /// The column whose best rows come first; `None` if this version does not support the requested order.
+    /// The column whose best rows come first.
     fn best_first(&self, scan: &Scan, table: &TableSchema) -> Result<Option<BestFirst>> {
         let Some(key) = &scan.best_first else { return Ok(None) };
         let (expr, options) = self.sort_key(key, table.table_schema())?;
-        let column = expr.downcast_ref::<Column>().cloned();
+        let column = expr.downcast_ref::<Column>().cloned().ok_or_else(|| missing("column"))?;
+        let options = options.ok_or_else(|| missing("descending"))?;
         let rows = scan.best_rows.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
-        Ok(column.zip(options).map(|(column, options)| BestFirst { column, options, rows }))
+        Ok(Some(BestFirst { column, options, rows }))
     }
 
     fn sort_key(

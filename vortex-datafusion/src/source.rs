@@ -115,6 +115,8 @@ pub struct VortexSource {
     pub(crate) filters: Filters,
     /// Whether an optimizer rule makes scans ignore wrong dynamic filters, see `optimizer/tell_scans.rs`.
     trusts_dynamic: bool,
+    /// Whether the plan may know which filter the rows satisfy, see `optimizer/withhold_orders.rs`.
+    tells_filter: bool,
     pub(crate) best_first: Option<BestFirst>,
     options: VortexOptions,
     /// Whether rows keep their order, if the configuration of the scan says so for another reason.
@@ -143,6 +145,7 @@ impl VortexSource {
             aggregation: None,
             filters: Filters::default(),
             trusts_dynamic: false,
+            tells_filter: true,
             best_first: None,
             options: VortexOptions::default(),
             preserve_order: None,
@@ -254,6 +257,16 @@ impl VortexSource {
         Self { ahead: Arc::default(), ..self.clone() }
     }
 
+    /// The same source, but the plan is not told which filter its rows satisfy.
+    pub(crate) fn without_telling_filter(&self) -> Self {
+        Self { tells_filter: false, ..self.clone() }
+    }
+
+    /// Whether the plan is told which filter the rows satisfy.
+    pub(crate) fn tells_filter(&self) -> bool {
+        self.tells_filter
+    }
+
     /// Sets whether rows keep their order, whatever the configuration of the scan says.
     #[cfg(feature = "proto")]
     pub(crate) fn preserving_order(mut self, preserve: bool) -> Self {
@@ -363,9 +376,10 @@ impl FileSource for VortexSource {
         Arc::new(Self { batch_size: batch_size.max(1), ..self.clone() })
     }
 
-    /// The filter that returned rows satisfy. It does not include filters that are only used for skipping.
+    /// The filter that returned rows satisfy, from which DataFusion derives which columns are constant or equal. It does
+    /// not include filters that are only used for skipping.
     fn filter(&self) -> Option<Arc<dyn PhysicalExpr>> {
-        self.filters.accepted_conjunction()
+        self.filters.accepted_conjunction().filter(|_| self.tells_filter)
     }
 
     fn projection(&self) -> Option<&ProjectionExprs> {
@@ -383,7 +397,7 @@ impl FileSource for VortexSource {
     fn fmt_extra(&self, kind: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
         match kind {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
-                if let Some(filter) = self.filter() {
+                if let Some(filter) = self.filters.accepted_conjunction() {
                     write!(f, ", predicate={filter}")?;
                 }
                 if !self.filters.hints().is_empty() {
@@ -400,7 +414,7 @@ impl FileSource for VortexSource {
                 }
                 Ok(())
             }
-            DisplayFormatType::TreeRender => match self.filter() {
+            DisplayFormatType::TreeRender => match self.filters.accepted_conjunction() {
                 Some(filter) => writeln!(f, "predicate={}", fmt_sql(filter.as_ref())),
                 None => Ok(()),
             },
@@ -417,7 +431,8 @@ impl FileSource for VortexSource {
             .into_iter()
             .map(|filter| match self.trusts_dynamic || !is_dynamic(&filter) {
                 true => source.filters.offer(filter, &self.table, &self.options),
-                false => PushedDown::No,
+                // Those that produce it are right without it.
+                false => PushedDown::Yes,
             })
             .collect();
         Ok(FilterPushdownPropagation::with_parent_pushdown_result(answers)

@@ -14,10 +14,12 @@
 //! | | answers sums, minima and maxima | `exact_statistics.rs` |
 //! | | lets scans compute aggregations | `pushed_aggregates.rs` |
 //! | | finds groups by codes | `coded_groups.rs` |
+//! | | lets sorts compare what tells their partitions apart | `merged_sorts.rs` |
 
 mod coded_groups;
 mod exact_statistics;
 mod limited_scans;
+mod merged_sorts;
 mod misdirected_filters;
 mod pushed_aggregates;
 mod rounded_filters;

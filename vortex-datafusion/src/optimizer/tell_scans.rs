@@ -34,7 +34,12 @@
 //!   `filters_of_aggregations_leave_out_expressions`, `filters_of_aggregations_leave_out_those_without_a_value`,
 //!   `filters_of_aggregations_outlive_a_run`.
 //!
-//! Sums, minima and maxima: see `exact_statistics.rs`. Aggregations that scans compute: see `pushed_aggregates.rs`.
+//! Sorts without a limit evaluate dynamic filters that nobody below them takes, as if these were part of the query. Those
+//! of joins are not: they take the zeros of floats for different, and may fail. They are removed.
+//! `tests/it/upstream/keys.rs`: `sorts_evaluate_filters_that_no_scan_takes`.
+//!
+//! Sums, minima and maxima: see `exact_statistics.rs`. Aggregations that scans compute: see `pushed_aggregates.rs`. Sorts of
+//! partitions that differ in a constant: see `merged_sorts.rs`.
 
 use std::sync::Arc;
 
@@ -48,15 +53,17 @@ use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuil
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, IsNotNullExpr, IsNullExpr};
+use datafusion_physical_expr::utils::{conjunction, split_conjunction};
 use datafusion_physical_plan::aggregates::AggregateExec;
-use datafusion_physical_plan::filter::FilterExec;
+use datafusion_physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::sorts::sort::SortExec;
 use datafusion_physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use super::misdirected_filters::{Names, misdirects, names_below, names_of, release};
-use super::{coded_groups, exact_statistics, pushed_aggregates};
+use super::{coded_groups, exact_statistics, merged_sorts, pushed_aggregates};
+use crate::convert::is_dynamic;
 use crate::selection::RowSelection;
 use crate::source::{BestWanted, VortexSource};
 
@@ -184,6 +191,11 @@ fn tell(
     if let Some(exec) = node.downcast_ref::<DataSourceExec>() {
         return Ok(tell_scan(exec, above).unwrap_or(node));
     }
+    if let Some(filter) = node.downcast_ref::<FilterExec>()
+        && let Some(without) = without_dynamic(filter)?
+    {
+        return tell(without, config, above);
+    }
     if let Some(answer) = exact_statistics::answer(&node, config)? {
         return Ok(answer);
     }
@@ -193,8 +205,21 @@ fn tell(
     let below = above.below(node.as_ref());
     let children = node.children().into_iter().map(|child| tell(Arc::clone(child), config, &below));
     let children = children.collect::<Result<_>>()?;
-    let node = replace_children_if_necessary(node, children)?;
+    let node = merged_sorts::complete(replace_children_if_necessary(node, children)?)?;
     Ok(coded_groups::push(&node)?.unwrap_or(node))
+}
+
+/// A filter without those parts that change while the query runs, if it has any.
+fn without_dynamic(filter: &FilterExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let parts = split_conjunction(filter.predicate()).into_iter().cloned();
+    let (dynamic, others): (Vec<_>, Vec<_>) = parts.partition(is_dynamic);
+    if dynamic.is_empty() {
+        return Ok(None);
+    }
+    if others.is_empty() && filter.projection().is_none() && filter.fetch().is_none() {
+        return Ok(Some(Arc::clone(filter.input())));
+    }
+    Ok(Some(Arc::new(FilterExecBuilder::from(filter).with_predicate(conjunction(others)).build()?)))
 }
 
 /// The scan, if it is one of Vortex files and there is anything to tell.

@@ -15,6 +15,11 @@
 //! also supposes that an aggregation by several sets of columns (`ROLLUP`) keeps the order of all of them, although the
 //! groups of each row include some without the first column.
 //!
+//! For the same reason, and because of the nulls that outer joins add, a filter such as `k = 1` below these operators does
+//! not make `k` constant above them, as DataFusion supposes: it returns groups several times, or drops sorts. Scans below
+//! them do not tell which filter their rows satisfy. Filters that remain above scans, and literals, are beyond reach: see
+//! `docs/datafusion-55.md`.
+//!
 //! See `tests/it/upstream/orders.rs`: `casts_to_times_of_day_keep_the_order_of_timestamps`,
 //! `truncated_dates_keep_the_order_across_clocks_that_are_turned_back`,
 //! `bins_of_times_keep_the_order_although_distant_ones_are_null`,
@@ -22,7 +27,9 @@
 //! `logarithms_keep_the_order_whatever_their_base`,
 //! `negatives_are_in_the_opposite_order_although_the_least_integer_has_none`,
 //! `alternatives_keep_the_order_although_one_may_be_null`,
-//! `groups_of_several_sets_keep_the_order_of_all_columns`.
+//! `groups_of_several_sets_keep_the_order_of_all_columns`,
+//! `columns_that_are_constant_stay_so_in_groups_of_several_sets`,
+//! `columns_that_are_constant_stay_so_where_outer_joins_add_nulls`.
 //!
 //! If an operator contains such an expression, the orders that the scans below it declare end at the first column of
 //! a type from which DataFusion derives an order of the expression. Other scans keep theirs, since an order reaches only
@@ -36,9 +43,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion_common::Result;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{TreeNode as _, TreeNodeRecursion};
+use datafusion_common::{JoinType, Result};
+use datafusion_datasource::file_scan_config::FileScanConfigBuilder;
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_expr::Operator;
 use datafusion_expr::sort_properties::SortProperties;
@@ -77,7 +85,7 @@ impl PhysicalOptimizerRule for WithholdOrders {
             }
             Ok(TreeNodeRecursion::Continue)
         })?;
-        hold_back(withhold(plan, equated)?)
+        hold_back(withhold(plan, equated, true)?)
     }
 
     fn name(&self) -> &str {
@@ -115,18 +123,51 @@ impl BitOrAssign for Reordered {
     }
 }
 
-/// Withholds orders of the scans below `node`: of the columns that it or an operator above reorders.
-fn withhold(node: Arc<dyn ExecutionPlan>, above: Reordered) -> Result<Arc<dyn ExecutionPlan>> {
+/// Withholds orders of the scans below `node`: of the columns that it or an operator above reorders. Unless `keeps_values`,
+/// an operator above replaces values by nulls, and scans do not tell their filters.
+fn withhold(
+    node: Arc<dyn ExecutionPlan>,
+    above: Reordered,
+    keeps_values: bool,
+) -> Result<Arc<dyn ExecutionPlan>> {
     let mut all = above;
     all |= reordered(&node)?;
     if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
-        let scan = scan.downcast_to_file_source::<VortexSource>();
-        let changed = scan.and_then(|(config, _)| without_orders_of(config, |column| all.includes(column)));
+        let Some((config, source)) = scan.downcast_to_file_source::<VortexSource>() else { return Ok(node) };
+        let mut changed = without_orders_of(config, |column| all.includes(column));
+        if !keeps_values && source.tells_filter() {
+            let config = FileScanConfigBuilder::from(changed.unwrap_or_else(|| config.clone()));
+            changed = Some(config.with_source(Arc::new(source.without_telling_filter())).build());
+        }
         return Ok(changed.map_or(node, |config| DataSourceExec::from_data_source(config) as _));
     }
-    let children = node.children().into_iter().map(|child| withhold(Arc::clone(child), all));
+    let keeps = keeps_values_of(node.as_ref());
+    let children = node.children().into_iter().zip(keeps);
+    let children = children.map(|(child, keeps)| withhold(Arc::clone(child), all, keeps_values && keeps));
     let children = children.collect::<Result<_>>()?;
     replace_children_if_necessary(node, children)
+}
+
+/// Whether the rows of each input of an operator have their own values in its output, as far as these are there at all.
+/// Outer joins have rows with nulls instead, and so have aggregations by several sets of columns.
+fn keeps_values_of(node: &dyn ExecutionPlan) -> impl Iterator<Item = bool> {
+    let join = if let Some(join) = node.downcast_ref::<HashJoinExec>() {
+        Some(*join.join_type())
+    } else if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
+        Some(*join.join_type())
+    } else {
+        node.downcast_ref::<SortMergeJoinExec>().map(SortMergeJoinExec::join_type)
+    };
+    let is_grouped_once =
+        node.downcast_ref::<AggregateExec>().is_none_or(|aggregate| aggregate.group_expr().is_single());
+    let of_join = match join {
+        Some(JoinType::Left) => [true, false],
+        Some(JoinType::Right) => [false, true],
+        Some(JoinType::Full) => [false, false],
+        _ => [is_grouped_once; 2],
+    };
+    // Operators with more inputs keep the values of all.
+    of_join.into_iter().chain(std::iter::repeat(is_grouped_once))
 }
 
 /// Whether expressions of the operator may equate columns of its input.

@@ -3,8 +3,10 @@
 //! Accepting a filter is a promise: the scan returns no row for which the filter is false or NULL, exactly as
 //! DataFusion evaluates it. Every deterministic filter over the columns of the table can be accepted, since
 //! filters that encodings cannot answer are evaluated by DataFusion's own code on decoded columns. Dynamic
-//! filters are never accepted: the operator that produces them is correct without the scan, so the scan is
-//! free to apply them only where that is worthwhile. Volatile filters do not even serve to skip data: the rows
+//! filters are never accepted, although the answer is yes: the operator that produces them is correct without
+//! the scan, so the scan is free to apply them only where that is worthwhile, and nobody else needs to. If it
+//! were no, sorts in between would evaluate them as if they were part of the query, and lose rows of joins on
+//! floats and on nested keys (`tests/it/upstream/keys.rs`: `sorts_evaluate_filters_that_no_scan_takes`). Volatile filters do not even serve to skip data: the rows
 //! above the scan are compared with other random numbers than those by which it would have skipped them.
 
 use std::sync::Arc;
@@ -44,8 +46,9 @@ impl Filters {
         table: &TableSchema,
         options: &VortexOptions,
     ) -> PushedDown {
+        let not_accepted = if is_dynamic(&filter) { PushedDown::Yes } else { PushedDown::No };
         if !reads_only(&filter, table) || has_unusable_key(&filter, table) || is_volatile(&filter) {
-            return PushedDown::No;
+            return not_accepted;
         }
         // The same filter may be offered again by a later optimizer pass.
         let keep = |kept: &mut Vec<Arc<dyn PhysicalExpr>>| {
@@ -58,7 +61,7 @@ impl Filters {
             PushedDown::Yes
         } else {
             keep(&mut self.hints);
-            PushedDown::No
+            not_accepted
         }
     }
 
@@ -205,10 +208,11 @@ mod tests {
         };
         let compared = binary(col("a", &schema).unwrap(), Operator::Gt, draw(), &schema).unwrap();
         let dynamic = DynamicFilterPhysicalExpr::new(vec![draw()], lit(true));
-        for filter in [compared, Arc::new(dynamic) as _] {
+        for (filter, must_be_evaluated) in [(compared, true), (Arc::new(dynamic) as _, false)] {
             let mut filters = Filters::default();
             let answer = filters.offer(filter, &table(), &VortexOptions::default());
-            assert!(matches!(answer, PushedDown::No) && filters.all().next().is_none());
+            assert_eq!(matches!(answer, PushedDown::No), must_be_evaluated);
+            assert!(filters.all().next().is_none());
         }
     }
 
@@ -229,7 +233,7 @@ mod tests {
             Arc::new(DynamicFilterPhysicalExpr::new(vec![column], lit(true)));
         let mut filters = Filters::default();
         let options = VortexOptions::default();
-        assert!(matches!(filters.offer(Arc::clone(&dynamic), &table(), &options), PushedDown::No));
+        assert!(matches!(filters.offer(Arc::clone(&dynamic), &table(), &options), PushedDown::Yes));
         filters.offer(dynamic, &table(), &options);
         assert!(filters.is_dynamic());
         assert_eq!(filters.all().count(), 1);

@@ -2,7 +2,7 @@
 
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::{ExecutionPlan, displayable};
 
 use super::{Plain, assert_wrong};
 
@@ -125,6 +125,40 @@ async fn filters_cannot_be_planned_in_the_order_of_a_root_and_its_square() {
     let sql = "SELECT a FROM roots WHERE a = sqrt(b)";
     plain.assert_fails(sql, "out-of-domain", "`reliable_orders` in orders/mod.rs").await;
     assert_eq!(plain.rows("SELECT sqrt(a) FROM roots ORDER BY sqrt(a)").await.len(), 2, "the first may be");
+}
+
+#[tokio::test]
+async fn the_best_rows_of_partitions_that_differ_in_a_constant() {
+    let plain = Plain::new(2);
+    let branch = |k: i32, rows: i32| format!("SELECT value AS id, {k} AS k FROM generate_series(1, {rows})");
+    let sql = format!(
+        "SELECT id FROM ({} UNION ALL {}) ORDER BY k, id DESC LIMIT 3",
+        branch(1, 9000),
+        branch(0, 9)
+    );
+    let plan = displayable(plain.plan(&sql).await.as_ref()).indent(false).to_string();
+    let sorts_by = |keys: &str| plan.contains(&format!("SortExec: TopK(fetch=3), expr=[{keys}]"));
+    let found = (sorts_by("id@0 DESC"), sorts_by("k@1 ASC NULLS LAST, id@0 DESC"));
+    assert_wrong(found, (true, false), (false, true), "optimizer/merged_sorts.rs");
+}
+
+#[tokio::test]
+async fn columns_that_are_constant_stay_so_in_groups_of_several_sets() {
+    let plain = Plain::new(1);
+    plain.table("constant", "SELECT value % 2 AS k, value AS a FROM generate_series(1, 6)").await;
+    let sql = "SELECT k, count(*) FROM constant WHERE k = 1 GROUP BY ROLLUP(k) ORDER BY k LIMIT 1";
+    plain.assert_wrong(sql, &["null 3"], &["1 3"], WITHHOLD_ORDERS).await;
+}
+
+#[tokio::test]
+async fn columns_that_are_constant_stay_so_where_outer_joins_add_nulls() {
+    let plain = Plain::new(1);
+    plain.run("CREATE TABLE padded AS SELECT value AS a, value % 3 AS u FROM generate_series(1, 9)").await;
+    let sql = "SELECT r.a, l.u FROM padded r LEFT JOIN padded l ON l.a = r.a AND l.u = 1
+        ORDER BY l.u NULLS FIRST, r.a LIMIT 3";
+    plain
+        .assert_wrong(sql, &["1 1", "2 null", "3 null"], &["2 null", "3 null", "5 null"], WITHHOLD_ORDERS)
+        .await;
 }
 
 #[tokio::test]
