@@ -90,6 +90,12 @@ impl<'a> Queries<'a> {
             _ => {
                 let (first, second) = (self.source(), self.source());
                 let what = self.column();
+                if self.one_in(2) {
+                    return format!(
+                        "SELECT id, k FROM (SELECT id, 1 AS k FROM {first} UNION ALL SELECT id, 0 AS k FROM {second}) \
+                         ORDER BY k, id DESC LIMIT 100"
+                    );
+                }
                 format!("SELECT {what}, id FROM {first} UNION ALL SELECT {what}, 1 FROM {second}")
             }
         }
@@ -237,6 +243,15 @@ impl<'a> Queries<'a> {
         let other = self.predicate(1);
         let and = if self.one_in(3) { format!("AND {}", self.predicate(1)) } else { String::new() };
         self.prefix = "";
+        if self.one_in(3) {
+            // Below the sort, DataFusion may evaluate what it passes to scans.
+            let key = self.pick(&["f", "n", "l", key]);
+            let by = self.pick(&COLUMNS).0;
+            return format!(
+                "SELECT a.id AS a, b.id AS b FROM {first} a {kind} {second} b ON a.{key} = b.{key} AND a.u = b.u \
+                 WHERE {filter} AND b.id < 1000 ORDER BY a.{by}, a.id, b.id"
+            );
+        }
         format!(
             "SELECT {what}, count(b.id) FROM {first} a {kind} {second} b ON a.{key} = b.{key} AND a.q = b.q {and} \
              WHERE {filter} AND ({other} OR b.id IS NULL)"
