@@ -3,7 +3,7 @@
 //! Rows are read in several attempts, between which missing bytes are fetched. What was loaded completely in
 //! one attempt is not loaded again in the next.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -24,7 +24,11 @@ const MOST_ROWS: usize = 16 << 10;
 
 /// What was loaded so far.
 #[derive(Debug, Default)]
-pub(crate) struct LoadedRows(RefCell<HashMap<Place, Rows>>);
+pub(crate) struct LoadedRows {
+    known: RefCell<HashMap<Place, Rows>>,
+    /// Bytes that were counted, but not loaded again.
+    spared: Cell<usize>,
+}
 
 /// Some rows of a node of `len` rows, and the bytes that were decompressed or copied to load them, with those of the list
 /// of rows: they count for every attempt, since all of them hold the array.
@@ -51,12 +55,13 @@ impl LoadedRows {
         limits: &Limits,
         load: impl FnOnce() -> Result<EncodedRef>,
     ) -> Result<EncodedRef> {
-        if let Some(known) = self.0.borrow().get(&place)
+        if let Some(known) = self.known.borrow().get(&place)
             && known.len == len
             && known.rows == rows
             && known.array.dtype() == dtype
         {
             limits.decoded_bytes(known.byte_len, 1)?;
+            self.spared.set(self.spared.get().saturating_add(known.byte_len));
             return Ok(Arc::clone(&known.array));
         }
         let work = Work::begin();
@@ -66,15 +71,18 @@ impl LoadedRows {
         }
         limits.decoded_bytes(rows.len(), size_of::<usize>())?;
         let loaded = Rows { len, rows: rows.to_vec(), array: Arc::clone(&array), byte_len: work.byte_len() };
-        self.0.borrow_mut().insert(place, loaded);
+        self.known.borrow_mut().insert(place, loaded);
         Ok(array)
+    }
+
+    /// Bytes that counted as decoded so far, although they were not loaded again.
+    pub(crate) fn spared_bytes(&self) -> usize {
+        self.spared.get()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
     use arrow::array::Int32Array;
 
     use super::*;
@@ -142,6 +150,7 @@ mod tests {
             load().unwrap();
             assert_eq!(work.byte_len(), 60);
         }
+        assert_eq!(loaded.spared_bytes(), 2 * 60);
         let _work = Work::begin();
         load().unwrap();
         assert!(load().is_err());

@@ -12,6 +12,7 @@ use crate::array::EncodedRef;
 use crate::dtype::{DType, PType};
 use crate::encodings::chunked::chunked;
 use crate::encodings::dict::{DictArray, SharedValues, used_values};
+use crate::io::Reservation;
 use crate::segments::SegmentId;
 use crate::{Error, Result};
 
@@ -82,6 +83,8 @@ struct DictLayout {
 struct Kept {
     layout: LayoutRef,
     values: Arc<SharedValues>,
+    /// The memory that is charged for other segments whose arrays it holds.
+    others: Option<Reservation>,
 }
 
 impl DictLayout {
@@ -92,16 +95,20 @@ impl DictLayout {
         let Some(segment) = first_segment(&self.values, have)? else {
             return Ok(Arc::new(SharedValues::new(values)));
         };
-        let is_one = |layout: &LayoutRef| layout.segments() == [segment];
+        let is_one = self.values.segments() == [segment];
         let are_same = |kept: &Kept| {
             Arc::ptr_eq(&kept.layout, &self.values)
-                || (is_one(&kept.layout) && is_one(&self.values) && kept.values.are_values_of(&values))
+                || (is_one && kept.others.is_none() && kept.values.are_values_of(&values))
         };
-        let keep = |memory| {
+        // The arrays of other segments would otherwise stay without being charged, as many as there are dictionaries.
+        let gives_way = |kept: &Kept| !is_one && kept.others.is_some();
+        let keep = |memory: Option<Reservation>| {
+            let others = || have.held_bytes(&self.values, segment);
+            let others = memory.as_ref().filter(|_| !is_one).map(|memory| memory.take_more(others()));
             let values = Arc::new(SharedValues::new(Arc::clone(&values)).charged_to(memory));
-            Arc::new(Kept { layout: Arc::clone(&self.values), values })
+            Arc::new(Kept { layout: Arc::clone(&self.values), values, others })
         };
-        Ok(Arc::clone(&have.derived(segment, are_same, keep)?.values))
+        Ok(Arc::clone(&have.derived(segment, are_same, gives_way, keep)?.values))
     }
 }
 

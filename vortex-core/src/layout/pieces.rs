@@ -70,6 +70,11 @@ impl<'a> PieceSet<'a> {
         self
     }
 
+    /// Bytes that counted as decoded so far, although they were not loaded again.
+    pub(crate) fn spared_bytes(&self) -> usize {
+        self.loaded.as_ref().map_or(0, LoadedRows::spared_bytes)
+    }
+
     /// The limits for decoding.
     pub fn limits(&self) -> &Limits {
         self.segments.limits()

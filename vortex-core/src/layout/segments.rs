@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::LayoutRef;
 use crate::array::EncodedRef;
 use crate::dtype::DType;
 use crate::io::Reservation;
@@ -59,8 +60,17 @@ impl<'a> SegmentSet<'a> {
         lease.array(dtype, len, self.table)
     }
 
+    /// Bytes held of the segments that a layout refers to, but for one of them.
+    pub(crate) fn held_bytes(&self, layout: &LayoutRef, but: SegmentId) -> u64 {
+        let own = layout.segments().into_iter().filter(|id| *id != but);
+        let own = own.filter_map(|id| self.leases.get(&id)).map(|lease| lease.held_bytes() as u64);
+        // A layout that is broken has no more that could be held.
+        let below = layout.children().unwrap_or_default().into_iter();
+        own.chain(below.map(|(_, child)| self.held_bytes(&child, but))).fold(0, u64::saturating_add)
+    }
+
     /// Data derived from a segment, shared by all holders of the segment: the first that `fits`, or else that which
-    /// `make` returns. What it decodes later is to be charged to the share that `make` receives, if any.
+    /// `make` returns, in place of what `gives_way`. What it decodes later is to be charged to the share that `make` receives, if any.
     ///
     /// # Errors
     /// If too many layouts derive data from the segment.
@@ -68,10 +78,11 @@ impl<'a> SegmentSet<'a> {
         &self,
         id: SegmentId,
         fits: impl Fn(&T) -> bool,
+        gives_way: impl Fn(&T) -> bool,
         make: impl FnOnce(Option<Reservation>) -> Arc<T>,
     ) -> Result<Arc<T>> {
         match self.leases.get(&id) {
-            Some(lease) => lease.derived(fits, |memory| make(Some(memory))),
+            Some(lease) => lease.derived(fits, gives_way, |memory| make(Some(memory))),
             None => Ok(make(None)),
         }
     }

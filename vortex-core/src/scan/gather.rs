@@ -244,11 +244,12 @@ fn attempt_all(
 ) -> Result<()> {
     let start = Instant::now();
     for (at, decoded) in columns.clone().zip(decoded).filter(|(_, decoded)| decoded.is_none()) {
-        let work = Work::begin();
+        let (work, spared) = (Work::begin(), have.spared_bytes());
         match read_column(plan, at, rows, have) {
             Ok(column) => *decoded = Some(column),
             Err(error) if matches!(error.root(), Error::NotFetched) => {
-                *in_vain = in_vain.saturating_add(work.byte_len());
+                let repeated = work.byte_len().saturating_sub(have.spared_bytes() - spared);
+                *in_vain = in_vain.saturating_add(repeated);
                 if *in_vain as u64 > plan.table().limits.max_decoded_bytes {
                     return Err(Error::limit("rows that are decoded again in each of many rounds"));
                 }

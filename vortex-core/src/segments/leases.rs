@@ -282,21 +282,24 @@ impl LeasedSegment {
         ArrayParts::parse(table.unpack(self.id, bytes)?, Arc::clone(&table.array_ids), &table.limits)
     }
 
-    /// Data that layouts derive from this segment: the first that `fits`, or else that which `make` returns. What it
-    /// decodes later is to be charged to the reservation that `make` receives, which is that of the segment.
+    /// Data that layouts derive from this segment: the first that `fits`, or else that which `make` returns, in place of
+    /// what `gives_way`. What it decodes later is to be charged to the reservation that `make` receives, which is that of the segment.
     ///
     /// # Errors
     /// If too many layouts do so.
     pub(crate) fn derived<T: Any + Send + Sync>(
         &self,
         fits: impl Fn(&T) -> bool,
+        gives_way: impl Fn(&T) -> bool,
         make: impl FnOnce(Reservation) -> Arc<T>,
     ) -> Result<Arc<T>> {
         let mut all = self.derived.lock();
-        let found = all.iter().filter_map(|derived| Arc::clone(&derived.data).downcast::<T>().ok());
-        if let Some(found) = found.into_iter().find(|data| fits(data)) {
+        let mut known = all.iter().filter_map(|derived| Arc::clone(&derived.data).downcast::<T>().ok());
+        if let Some(found) = known.find(|data| fits(data)) {
             return Ok(found);
         }
+        drop(known);
+        all.retain(|derived| !derived.data.downcast_ref().is_some_and(&gives_way));
         if all.len() == MOST_DERIVED {
             let id = self.id.0;
             return Err(Error::limit(format!("more than {MOST_DERIVED} dictionaries begin in segment {id}")));
@@ -413,12 +416,14 @@ pub(crate) mod tests {
         let budget = Budget::new(1 << 20);
         let (lease, _table) = compressed(&budget, &Limits::default());
         for _ in 0..2 {
-            let derived = lease.derived(|_| true, |memory| Arc::new(memory.take_more(5))).unwrap();
+            let derived = lease.derived(|_| true, |_| false, |memory| Arc::new(memory.take_more(5))).unwrap();
             assert_eq!((budget.used(), Arc::strong_count(&derived)), (5, 2));
             assert_eq!(lease.charged_to(&budget), 5);
         }
-        let other = lease.derived(|_| false, |memory| Arc::new(memory.take_more(7))).unwrap();
+        let other = lease.derived(|_| false, |_| false, |memory| Arc::new(memory.take_more(7))).unwrap();
         assert_eq!((budget.used(), Arc::strong_count(&other)), (12, 2));
+        lease.derived(|_| false, |_| true, |memory| Arc::new(memory.take_more(1))).unwrap();
+        assert_eq!((budget.used(), Arc::strong_count(&other)), (8, 1));
         drop((lease, other));
         assert_eq!(budget.used(), 0);
     }

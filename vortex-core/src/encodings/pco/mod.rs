@@ -28,7 +28,7 @@ use pco::metadata::{ChunkMeta, DeltaEncoding};
 use pco::wrapped::{ChunkDecompressor, FileDecompressor};
 
 use super::Encoding;
-use crate::array::latest_part::LatestPart;
+use crate::array::often::OftenRead;
 use crate::array::valid_rows::{StoredValues, ValidRows, ValidRowsArray, spread};
 use crate::array::{ArrayRef, EncodedArray as _, EncodedRef, Node, fixed_width, present};
 use crate::dtype::PType;
@@ -107,8 +107,8 @@ struct Chunks {
     header: Vec<u8>,
     all: Vec<Chunk>,
     value_count: usize,
-    /// The numbers of a page.
-    latest: LatestPart<Buffer>,
+    /// Whose parts are the numbers of a page each.
+    often: OftenRead,
 }
 
 /// The mode of chunks whose values are numbers of a dictionary.
@@ -196,7 +196,7 @@ impl PcoArray {
                 header: metadata.header,
                 all: chunks,
                 value_count: start,
-                latest: LatestPart::default(),
+                often: OftenRead::default(),
             }),
             rows,
             limits: *node.limits(),
@@ -249,8 +249,8 @@ impl PcoArray {
                 let offset = shared.start - page.values.start;
                 let end = (offset + live.span().end).next_multiple_of(FULL_BATCH_N).min(count);
                 self.limits.decoded_bytes(end, size_of::<T>())?;
-                if let Some(latest) = self.latest(page, end, opened)? {
-                    let numbers = &latest.typed_data::<T>()[offset..];
+                if let Some(kept) = self.kept(page, end, opened)? {
+                    let numbers = &kept.typed_data::<T>()[offset..];
                     live.runs().into_iter().for_each(|run| values.extend_from_slice(&numbers[run]));
                     continue;
                 }
@@ -269,14 +269,15 @@ impl PcoArray {
         Ok(values)
     }
 
-    /// All values of a page, if it is kept because its first `end` values were decoded often.
-    fn latest<T: Number + ArrowNativeType>(
+    /// All values of a page, if it is decoded often, of which the first `end` ones are wanted.
+    fn kept<T: Number + ArrowNativeType>(
         &self,
         page: &Page,
         end: usize,
         chunk: &mut ChunkDecompressor<T>,
     ) -> Result<Option<Arc<Buffer>>> {
-        self.stored.latest.get(page.values.start, end, self.stored.value_count, || {
+        let kept_bytes = page.values.len() * size_of::<T>();
+        self.stored.often.get(page.values.start, [end, self.stored.value_count, kept_bytes], || {
             let mut all = Vec::with_capacity(page.values.len());
             read_page(chunk, page, page.values.len(), |_, decoded: &[T]| all.extend_from_slice(decoded))?;
             Ok(Buffer::from_vec(all))

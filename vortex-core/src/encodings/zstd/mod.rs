@@ -26,12 +26,12 @@ use arrow::datatypes::{ArrowPrimitiveType, DataType};
 use zstd::bulk::Decompressor;
 
 use super::Encoding;
-use crate::array::latest_part::LatestPart;
+use crate::array::often::OftenRead;
 use crate::array::valid_rows::{StoredValues, ValidRows, ValidRowsArray, spread};
 use crate::array::{ArrayRef, EncodedArray as _, EncodedRef, Node, bytes, fixed_width, present};
 use crate::dtype::arrow::primitive;
 use crate::dtype::{DType, match_ptype};
-use crate::kernels::views::{append_renumbered, view_of};
+use crate::kernels::views::{VIEW_BYTES, append_renumbered, view_of};
 use crate::limits::Work;
 use crate::mask::Mask;
 use crate::{Error, Result};
@@ -186,7 +186,7 @@ struct Frames {
     /// Bytes of all of them, decompressed.
     size: usize,
     dictionary: Option<Buffer>,
-    latest: LatestPart<DecodedFrame>,
+    often: OftenRead,
 }
 
 /// All values of a frame.
@@ -297,7 +297,7 @@ impl ZstdArray {
                 size: all.iter().map(|frame| frame.size).fold(0, usize::saturating_add),
                 all,
                 dictionary,
-                latest: LatestPart::default(),
+                often: OftenRead::default(),
             }),
             rows,
             limits: *node.limits(),
@@ -360,8 +360,8 @@ impl ZstdArray {
         }
     }
 
-    /// All values of a frame of which some are wanted, if it is kept because it was decompressed often.
-    fn latest(
+    /// All values of a frame of which some are wanted, if it is decompressed often.
+    fn kept(
         &self,
         wanted: &Wanted<'_>,
         decode: impl FnOnce() -> Result<DecodedFrame>,
@@ -369,7 +369,9 @@ impl ZstdArray {
         if wanted.is_whole() {
             return Ok(None);
         }
-        self.stored.latest.get(wanted.at, wanted.frame.size, self.stored.size, decode)
+        let Frame { size, .. } = *wanted.frame;
+        let kept_bytes = size.saturating_add(wanted.count.saturating_mul(VIEW_BYTES));
+        self.stored.often.get(wanted.at, [size, self.stored.size, kept_bytes], decode)
     }
 
     /// The wanted numbers of all frames, `count` of `width` bytes. A single run of one frame is not copied, nor are frames
@@ -384,8 +386,8 @@ impl ZstdArray {
         if let [wanted] = frames
             && let [run] = wanted.runs.as_slice()
         {
-            let bytes = match self.latest(wanted, || wanted.frame.decode_numbers(context))? {
-                Some(latest) => latest.bytes.clone(),
+            let bytes = match self.kept(wanted, || wanted.frame.decode_numbers(context))? {
+                Some(kept) => kept.bytes.clone(),
                 None => wanted.frame.decode_numbers(context)?.bytes,
             };
             return Ok(bytes.slice_with_length(run.start * width, run.len() * width));
@@ -396,9 +398,9 @@ impl ZstdArray {
                 append(context, &wanted.frame.bytes, wanted.frame.size, &mut bytes)?;
                 continue;
             }
-            let latest = self.latest(wanted, || wanted.frame.decode_numbers(context))?;
-            let decoded: &[u8] = match &latest {
-                Some(latest) => &latest.bytes,
+            let kept = self.kept(wanted, || wanted.frame.decode_numbers(context))?;
+            let decoded: &[u8] = match &kept {
+                Some(kept) => &kept.bytes,
                 None => {
                     scratch.clear();
                     append(context, &wanted.frame.bytes, wanted.frame.size, &mut scratch)?;
@@ -426,11 +428,11 @@ impl ZstdArray {
         for wanted in frames {
             let buffer = u32::try_from(buffers.len()).map_err(Error::limit)?;
             let Wanted { frame, count, runs, .. } = wanted;
-            buffers.push(match self.latest(wanted, || frame.decode_strings(context, *count))? {
-                Some(latest) => {
+            buffers.push(match self.kept(wanted, || frame.decode_strings(context, *count))? {
+                Some(kept) => {
                     runs.iter()
-                        .for_each(|run| append_renumbered(&latest.views[run.clone()], buffer, &mut views));
-                    latest.bytes.clone()
+                        .for_each(|run| append_renumbered(&kept.views[run.clone()], buffer, &mut views));
+                    kept.bytes.clone()
                 }
                 None => frame.append_strings(context, *count, runs, buffer, &mut views)?,
             });
