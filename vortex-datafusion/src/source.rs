@@ -14,7 +14,7 @@ use datafusion_datasource::{PartitionedFile, TableSchema};
 use datafusion_execution::config::SessionConfig;
 use datafusion_execution::memory_pool::MemoryPool;
 use datafusion_execution::runtime_env::RuntimeEnv;
-use datafusion_physical_expr::expressions::{Column, Literal};
+use datafusion_physical_expr::expressions::{Column, Literal, lit};
 use datafusion_physical_expr::projection::ProjectionExprs;
 use datafusion_physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr, conjunction};
 use datafusion_physical_expr_adapter::DefaultPhysicalExprAdapterFactory;
@@ -376,10 +376,11 @@ impl FileSource for VortexSource {
         Arc::new(Self { batch_size: batch_size.max(1), ..self.clone() })
     }
 
-    /// The filter that returned rows satisfy, from which DataFusion derives which columns are constant or equal. It does
-    /// not include filters that are only used for skipping.
+    /// The filter that returned rows satisfy, from which DataFusion derives which columns are constant or equal, and that
+    /// not all rows may be returned. It does not include filters that are only used for skipping.
     fn filter(&self) -> Option<Arc<dyn PhysicalExpr>> {
-        self.filters.accepted_conjunction().filter(|_| self.tells_filter)
+        let filter = self.filters.accepted_conjunction()?;
+        Some(if self.tells_filter { filter } else { lit(true) })
     }
 
     fn projection(&self) -> Option<&ProjectionExprs> {

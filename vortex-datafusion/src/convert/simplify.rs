@@ -155,7 +155,6 @@ fn time_before(time: &ScalarValue, data_type: &DataType) -> Option<ScalarValue> 
     }
 }
 
-/// Whether this is a floating-point zero.
 fn is_nan(value: &ScalarValue) -> bool {
     match value {
         ScalarValue::Dictionary(_, value) => is_nan(value),
@@ -166,6 +165,7 @@ fn is_nan(value: &ScalarValue) -> bool {
     }
 }
 
+/// Whether this is a floating-point zero.
 fn is_zero(value: &ScalarValue) -> bool {
     match value {
         ScalarValue::Dictionary(_, value) => is_zero(value),

@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 use datafusion_common::Result;
 use datafusion_physical_expr::equivalence::AcrossPartitions;
+use datafusion_physical_expr::{LexOrdering, PhysicalSortExpr};
+use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::sorts::sort::SortExec;
 use datafusion_physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, replace_children_if_necessary};
@@ -21,16 +23,34 @@ use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, repl
 /// Lets the sort below a merge compare all that the merge does, if some of it differs between partitions.
 pub(super) fn complete(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let Some(merge) = node.downcast_ref::<SortPreservingMergeExec>() else { return Ok(node) };
-    let Some(sort) = merge.input().downcast_ref::<SortExec>() else { return Ok(node) };
+    match completed(merge.input(), merge.expr())? {
+        Some(input) => replace_children_if_necessary(Arc::clone(&node), vec![input]),
+        None => Ok(node),
+    }
+}
+
+/// The input of a merge by these keys, whose sort compares all of them; `None` if it need not.
+fn completed(input: &Arc<dyn ExecutionPlan>, keys: &LexOrdering) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    if let Some(projection) = input.downcast_ref::<ProjectionExec>() {
+        let below = |key: &PhysicalSortExpr| {
+            let expr = projection.projection_expr().unproject_expr(&key.expr).ok()?;
+            Some(PhysicalSortExpr::new(expr, key.options))
+        };
+        let keys = keys.iter().map(below).collect::<Option<Vec<_>>>().and_then(LexOrdering::new);
+        let Some(keys) = keys else { return Ok(None) };
+        let Some(sorted) = completed(projection.input(), &keys)? else { return Ok(None) };
+        return replace_children_if_necessary(Arc::clone(input), vec![sorted]).map(Some);
+    }
+    let Some(sort) = input.downcast_ref::<SortExec>() else { return Ok(None) };
     let known = sort.input().equivalence_properties();
     let is_compared = |expr| sort.expr().iter().any(|key| key.expr.eq(expr));
     let differs = |expr| known.is_expr_constant(expr) == Some(AcrossPartitions::Heterogeneous);
-    let lacks_any = merge.expr().iter().any(|key| !is_compared(&key.expr) && differs(&key.expr));
+    let lacks_any = keys.iter().any(|key| !is_compared(&key.expr) && differs(&key.expr));
     if sort.fetch().is_none() || !lacks_any {
-        return Ok(node);
+        return Ok(None);
     }
-    let complete = SortExec::new(merge.expr().clone(), Arc::clone(sort.input()))
+    let complete = SortExec::new(keys.clone(), Arc::clone(sort.input()))
         .with_fetch(sort.fetch())
         .with_preserve_partitioning(sort.preserve_partitioning());
-    replace_children_if_necessary(Arc::clone(&node), vec![Arc::new(complete)])
+    Ok(Some(Arc::new(complete)))
 }

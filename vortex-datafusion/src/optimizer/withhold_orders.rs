@@ -55,7 +55,9 @@ use datafusion_physical_expr::utils::{collect_columns, split_conjunction};
 use datafusion_physical_expr::{EquivalenceProperties, PhysicalExpr, ScalarFunctionExpr};
 use datafusion_physical_plan::aggregates::AggregateExec;
 use datafusion_physical_plan::filter::FilterExec;
-use datafusion_physical_plan::joins::{HashJoinExec, JoinOnRef, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion_physical_plan::joins::{
+    HashJoinExec, JoinOnRef, NestedLoopJoinExec, PiecewiseMergeJoinExec, SortMergeJoinExec,
+};
 use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, replace_children_if_necessary};
 
 use super::misdirected_filters::hold_back;
@@ -155,6 +157,8 @@ fn keeps_values_of(node: &dyn ExecutionPlan) -> impl Iterator<Item = bool> {
         Some(*join.join_type())
     } else if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
         Some(*join.join_type())
+    } else if let Some(join) = node.downcast_ref::<PiecewiseMergeJoinExec>() {
+        Some(join.join_type())
     } else {
         node.downcast_ref::<SortMergeJoinExec>().map(SortMergeJoinExec::join_type)
     };

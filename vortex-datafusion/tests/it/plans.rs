@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use arrow::array::Int64Array;
 use arrow::util::display::array_value_to_string;
+use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use vortex_core::io::{LocalFile, ReadAt};
 use vortex_datafusion::VortexTable;
 
-use crate::files::{create, file, plan, run, session, session_with, show, write_chunks};
+use crate::files::{create, file, physical, plan, run, session, session_with, show, write_chunks};
 
 #[tokio::test]
 async fn filters_leave_the_plan_and_show_in_the_scan() {
@@ -257,4 +258,40 @@ async fn a_filter_above_a_limit_does_not_select_rows() {
     assert_eq!(run(&context, &format!("SELECT n FROM ({limited}) WHERE n >= 4000")).await.num_rows(), 0);
     let offset = format!("SELECT n FROM ({limited} OFFSET 5) WHERE n IN (4, 5, 6)");
     assert_eq!(run(&context, &offset).await.num_rows(), 2);
+}
+
+#[tokio::test]
+async fn branches_of_a_union_are_sorted_by_what_tells_them_apart() {
+    let path = file("tpch_lineitem");
+    let context = session();
+    let branch = |k: i32| format!("SELECT l_orderkey, {k} AS k FROM '{}'", path.display());
+    for columns in ["l_orderkey, k", "k, l_orderkey", "l_orderkey"] {
+        let union = format!("({} UNION ALL {})", branch(1), branch(0));
+        let sql = format!("SELECT {columns} FROM {union} ORDER BY k, l_orderkey DESC LIMIT 3");
+        let plan = plan(&context, &sql).await;
+        assert!(
+            plan.contains("SortExec: TopK(fetch=3), expr=[k@1 ASC NULLS LAST, l_orderkey@0 DESC"),
+            "{plan}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_plan_that_is_optimized_twice_counts_the_rows_that_pass() {
+    let path = file("tpch_lineitem");
+    let context = session();
+    let table = format!("'{}'", path.display());
+    let sql = format!(
+        "SELECT l.n FROM (SELECT 1 AS one) r LEFT JOIN \
+         (SELECT count(*) AS n FROM {table} WHERE l_linenumber = 1) l ON l.n > r.one"
+    );
+    let once = show_rows(&context, &sql).await;
+    let mut plan = physical(&context, &sql).await;
+    let state = context.state();
+    for rule in state.physical_optimizers() {
+        plan = rule.optimize(plan, state.config_options()).unwrap();
+    }
+    let batches = collect(plan, context.task_ctx()).await.unwrap();
+    let twice = array_value_to_string(batches[0].column(0), 0).unwrap();
+    assert_eq!(twice, once);
 }
