@@ -1,4 +1,5 @@
-//! An optimizer rule that keeps orders of operators above a limit away from the files of a scan.
+//! An optimizer rule that keeps limits where they belong: away from the sorts below windows (`limited_windows.rs`), and
+//! orders of operators above a limit away from the files of a scan.
 //!
 //! If rows are wanted in the order in which a scan returns them anyway, the scan gets both their sort and its limit.
 //! DataFusion 55 then passes the order of another sort above on to the scan as if there were no limit (`PushdownSort`):
@@ -25,9 +26,10 @@ use datafusion_datasource::source::DataSourceExec;
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_physical_plan::limit::GlobalLimitExec;
 
+use super::limited_windows;
 use crate::source::VortexSource;
 
-/// Puts limits of ordered scans of several files above the scans, too.
+/// Puts limits of ordered scans of several files above the scans, too, and sorts all rows of windows.
 #[derive(Debug, Default)]
 pub(super) struct KeepLimits;
 
@@ -49,7 +51,7 @@ impl PhysicalOptimizerRule for KeepLimits {
                 None => Transformed::no(node),
             })
         });
-        limited.map(|plan| plan.data)
+        limited_windows::with_all_rows(limited?.data)
     }
 
     fn name(&self) -> &str {

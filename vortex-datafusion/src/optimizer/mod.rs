@@ -1,8 +1,8 @@
 //! The optimizer rules of this crate, and how a session gets them.
 //!
 //! DataFusion does not tell scans all that they need, and takes some of what they state too far. Without the
-//! rules, results are the same, except where a filter is passed to another column of the same name, or rounds; but fewer
-//! rows are skipped, fewer statistics are used, and scans declare no order.
+//! rules, results are the same, except where a filter is passed to another column of the same name, or rounds, or windows
+//! are limited; but fewer rows are skipped, fewer statistics are used, and scans declare no order.
 //!
 //! | rule | what it does | see |
 //! |---|---|---|
@@ -10,6 +10,7 @@
 //! | | holds back filters that would be passed to other columns | `misdirected_filters.rs` |
 //! | [`KeepRanges`], before DataFusion's `EnsureRequirements` | keeps sorts above filters that round | `rounded_filters.rs` |
 //! | [`KeepLimits`], before DataFusion's `PushdownSort` | keeps orders from crossing limits of scans | `limited_scans.rs` |
+//! | | keeps limits from cutting off rows of windows | `limited_windows.rs` |
 //! | [`TellScans`], after all others | tells scans what the plan relies on, and which filters are wrong | `tell_scans.rs` |
 //! | | answers sums, minima and maxima | `exact_statistics.rs` |
 //! | | lets scans compute aggregations | `pushed_aggregates.rs` |
@@ -19,6 +20,7 @@
 mod coded_groups;
 mod exact_statistics;
 mod limited_scans;
+mod limited_windows;
 mod merged_sorts;
 mod misdirected_filters;
 mod pushed_aggregates;
@@ -65,7 +67,7 @@ type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 /// |---|---|---|
 /// | the first | `vortex_withhold_orders` | rules before it may rely on orders that do not hold, and pass filters to other columns: queries return wrong rows |
 /// | directly before DataFusion's `EnsureRequirements`, if there is one | `vortex_keep_ranges` | sorts are removed above filters such as `a / 10 = 6` |
-/// | directly before DataFusion's `PushdownSort`, if there is one | `vortex_keep_limits` | orders rearrange files below a limit, which then takes other rows |
+/// | directly before DataFusion's `PushdownSort`, if there is one | `vortex_keep_limits` | orders rearrange files below a limit, which then takes other rows; limits cut off rows of windows |
 /// | the last | `vortex_tell_scans` | rules after it may pass filters to scans that drop rows, or make scans give up an order that a merge needs |
 ///
 /// Rules that do not change what operators compute, such as those that divide a plan among machines, may follow the last.

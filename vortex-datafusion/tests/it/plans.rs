@@ -80,6 +80,21 @@ async fn a_topk_reaches_the_scan() {
 }
 
 #[tokio::test]
+async fn windows_below_a_limit_are_of_all_rows_unless_they_are_merged_in_order() {
+    let path = file("tpch_lineitem");
+    let context = session();
+    create(&context, "t", path.display()).await;
+    let windows = "SELECT l_tax, sum(l_quantity) OVER \
+                   (PARTITION BY l_orderkey + 1 ORDER BY l_linenumber ROWS UNBOUNDED PRECEDING) AS s FROM t";
+    let any = plan(&context, &format!("{windows} LIMIT 5")).await;
+    assert!(any.contains("BoundedWindowAggExec") && any.contains("SortExec: expr"), "{any}");
+    assert!(!any.contains("TopK"), "{any}");
+    let first = format!("{windows} ORDER BY l_orderkey + 1, l_linenumber LIMIT 5");
+    let first = plan(&context, &first).await;
+    assert!(first.contains("BoundedWindowAggExec") && first.contains("SortExec: TopK"), "{first}");
+}
+
+#[tokio::test]
 async fn a_file_of_which_only_the_best_rows_are_wanted_is_not_cut() {
     let path = file("tpch_lineitem");
     let context = session();

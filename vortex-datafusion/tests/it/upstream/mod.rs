@@ -17,6 +17,7 @@ mod orders;
 mod pruning;
 mod source;
 mod statistics;
+mod windows;
 
 use std::fmt::Debug;
 use std::path::Path;

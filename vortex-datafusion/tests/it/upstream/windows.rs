@@ -1,0 +1,74 @@
+//! Windows whose rows are not all there.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::streaming::StreamingTable;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::PartitionStream;
+use datafusion::physical_plan::windows::BoundedWindowAggExec;
+use futures::StreamExt as _;
+
+use super::{Plain, assert_wrong};
+
+/// A partition that returns batches, each after all other tasks had their turn so often.
+#[derive(Debug)]
+struct Slow {
+    turns: usize,
+    batches: Vec<RecordBatch>,
+}
+
+impl PartitionStream for Slow {
+    fn schema(&self) -> &SchemaRef {
+        self.batches[0].schema_ref()
+    }
+
+    fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let turns = self.turns;
+        let batches = futures::stream::iter(self.batches.clone()).then(move |batch| async move {
+            for _ in 0..turns {
+                tokio::task::yield_now().await;
+            }
+            Ok(batch)
+        });
+        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(self.schema()), batches))
+    }
+}
+
+fn rows(p: i64, values: &[i64]) -> RecordBatch {
+    let fields = ["p", "v"].map(|name| Field::new(name, DataType::Int64, false));
+    let columns = [vec![p; values.len()], values.to_vec()];
+    let columns = columns.map(|column| Arc::new(Int64Array::from(column)) as ArrayRef);
+    RecordBatch::try_new(Arc::new(Schema::new(fields.to_vec())), columns.to_vec()).unwrap()
+}
+
+fn windows(plan: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    match plan.is::<BoundedWindowAggExec>() {
+        true => Arc::clone(plan),
+        false => windows(plan.children()[0]),
+    }
+}
+
+#[tokio::test]
+async fn windows_below_a_limit_lack_rows() {
+    let plain = Plain::new(2);
+    // Rows are passed on one by one.
+    plain.run("SET datafusion.execution.batch_size = 1").await;
+    // Once two rows of p = 0 are known, rows of p = 2 are no longer taken in. One has been, by then, in the other partition.
+    let partitions = [
+        Slow { turns: 0, batches: vec![rows(2, &[100])] },
+        Slow { turns: 1000, batches: vec![rows(0, &[1, 2, 3]), rows(2, &[1])] },
+    ];
+    let schema = Arc::clone(partitions[0].schema());
+    let partitions = partitions.map(|partition| Arc::new(partition) as Arc<dyn PartitionStream>);
+    let table = StreamingTable::try_new(schema, partitions.to_vec()).unwrap();
+    plain.context.register_table("t", Arc::new(table)).unwrap();
+    let sums = "sum(v) OVER (PARTITION BY p ORDER BY v ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)";
+    let plan = plain.plan(&format!("SELECT v, {sums} FROM t LIMIT 2")).await;
+    let mut found = plain.rows_of(windows(&plan)).await.unwrap();
+    found.retain(|row| row.starts_with("2 100"));
+    assert_wrong(found.as_slice(), &["2 100 100"], &["2 100 101"], "optimizer/limited_windows.rs");
+}
