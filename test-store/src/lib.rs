@@ -67,6 +67,7 @@ pub struct TestStore {
     time: Mutex<Option<SystemTime>>,
     without_e_tags: AtomicBool,
     without_conditions: AtomicBool,
+    without_old_versions: AtomicBool,
     without_heads: AtomicBool,
     without_ends: AtomicBool,
 }
@@ -160,6 +161,11 @@ impl TestStore {
         self.without_conditions.store(true, Ordering::SeqCst);
     }
 
+    /// Keeps old versions from now on, but forbids to ask for a version, as S3 does without a permission for it.
+    pub fn forbid_old_versions(&self) {
+        self.without_old_versions.store(true, Ordering::SeqCst);
+    }
+
     /// Makes all requests for metadata fail.
     pub fn fail_heads(&self) {
         self.without_heads.store(true, Ordering::SeqCst);
@@ -174,9 +180,11 @@ impl TestStore {
     fn dated(&self) -> impl Fn(ObjectMeta) -> ObjectMeta + Send + use<> {
         let time = *self.time.lock();
         let without_e_tags = self.without_e_tags.load(Ordering::SeqCst);
+        let version = self.without_old_versions.load(Ordering::SeqCst).then(|| "newest".to_owned());
         move |meta| ObjectMeta {
             last_modified: time.map_or(meta.last_modified, Into::into),
             e_tag: meta.e_tag.filter(|_| !without_e_tags),
+            version: version.clone(),
             ..meta
         }
     }
@@ -216,6 +224,9 @@ impl ObjectStore for TestStore {
             return Ok(GetResult { meta: self.dated()(result.meta.clone()), ..result });
         }
         self.reads.add(1);
+        if options.version.is_some() && self.without_old_versions.load(Ordering::SeqCst) {
+            return Err(failure("403 Forbidden"));
+        }
         if matches!(options.range, Some(GetRange::Suffix(_))) && self.without_ends.load(Ordering::SeqCst) {
             return Err(Error::NotSupported { source: "ranges must have a start".into() });
         }

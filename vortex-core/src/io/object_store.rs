@@ -21,8 +21,8 @@ use super::local::{read_at_hand, read_blocking, read_many};
 use super::{BlockCache, CachedFile, READ_ALIGNMENT, ReadAt, StorageProfile, StoreId, read_each};
 use crate::{Error, Result};
 
-/// One version of an object in an object store. Reads ask for the e-tag that was listed, so that an
-/// object overwritten in the meantime results in an error rather than in mixed contents. Some servers ignore that, so
+/// One version of an object in an object store. Reads ask for the e-tag that was listed, or else for the version, so that
+/// an object overwritten in the meantime results in an error rather than in mixed contents. Some servers ignore that, so
 /// the size of the object and the e-tags of answers are compared as well; if there are none, times, which have seconds.
 ///
 /// A store that serves local files returns an open descriptor with its first answer; later reads use that
@@ -288,11 +288,13 @@ impl ObjectFile {
         if let Some(file) = self.descriptor.get() {
             return Ok(Answer::Local(Arc::clone(file)));
         }
+        // A weak e-tag matches nothing here, not even itself (RFC 9110, 13.1.1): answers are compared below.
+        let if_match = self.meta.e_tag.clone().filter(|tag| !tag.starts_with("W/"));
         let options = GetOptions {
             range: Some(GetRange::Bounded(range.clone())),
-            // A weak e-tag matches nothing here, not even itself (RFC 9110, 13.1.1): answers are compared below.
-            if_match: self.meta.e_tag.clone().filter(|tag| !tag.starts_with("W/")),
-            version: self.meta.version.clone(),
+            // S3 wants a permission of its own for requests that name a version, even if it is the newest.
+            version: self.meta.version.clone().filter(|_| if_match.is_none()),
+            if_match,
             ..GetOptions::default()
         };
         let result = self

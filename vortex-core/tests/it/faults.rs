@@ -68,6 +68,20 @@ async fn an_object_is_opened_with_its_end_or_else_with_its_size() {
 }
 
 #[tokio::test]
+async fn an_object_is_read_without_the_permission_to_read_old_versions() {
+    let (store, path) = (TestStore::new(), Path::from(OBJECT));
+    store.put(&path, contents().into()).await.unwrap();
+    store.forbid_old_versions();
+    let listed = store.head(&path).await.unwrap();
+    assert!(listed.version.is_some());
+    let file = ObjectFile::new(Arc::clone(&store) as _, listed.clone());
+    assert_eq!(file.read(0..4).await.unwrap(), b"VTXF"[..]);
+    // A version is better than nothing.
+    let untagged = ObjectFile::new(Arc::clone(&store) as _, ObjectMeta { e_tag: None, ..listed });
+    assert!(untagged.read(0..4).await.unwrap_err().to_string().contains("403 Forbidden"));
+}
+
+#[tokio::test]
 async fn an_object_without_e_tag_that_is_replaced_is_an_error() {
     let (store, path) = (TestStore::new(), Path::from(OBJECT));
     let time = |seconds| std::time::UNIX_EPOCH + Duration::from_secs(seconds);
