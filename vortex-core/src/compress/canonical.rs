@@ -152,7 +152,8 @@ pub(super) fn storage(array: &ArrayRef, extension: &Extension) -> Result<ArrayRe
         }
         Meaning::Uuid => {
             let bytes = array.as_fixed_size_binary();
-            let values = Buffer::from(bytes.value_data());
+            // Arrow lets the bytes end with a part of a value.
+            let values = Buffer::from(&bytes.value_data()[..bytes.len() * 16]);
             let values = fixed_width(DataType::UInt8, values.len(), values, None)?;
             let DType::FixedSizeList(element, size, _) = extension.storage() else {
                 return Err(Error::unsupported("storage to write", extension.storage()));

@@ -93,7 +93,8 @@ fn carry_dictionary(dictionary: &dyn AnyDictionaryArray, to: &DataType) -> Resul
 /// be anything, and panics if keys repeat more rows than ends can count, or if there are no keys.
 fn carry_dictionary_of_runs(dictionary: &dyn AnyDictionaryArray, to: &DataType) -> Result<ArrayRef> {
     if dictionary.is_empty() || dictionary.values().is_empty() {
-        return Ok(new_null_array(to, dictionary.len()));
+        // Fields that are not nullable get values.
+        return carried(&new_null_array(to, dictionary.len()), to);
     }
     let (values, keys) = shown_values(dictionary)?;
     let (_, keys, nulls) = keys.into_parts();
@@ -147,7 +148,12 @@ fn carry_runs<R: RunEndIndexType>(array: &ArrayRef, to: &DataType) -> Result<Arr
         rows.resize(end.as_usize(), count as u64);
         count += 1;
     }
-    take(&carried(&runs.values().slice(first, count), to)?, &UInt64Array::from(rows))
+    let (values, rows) = (runs.values().slice(first, count), UInt64Array::from(rows));
+    if is_text(values.data_type()) || has_runs(values.data_type()) {
+        return take(&carried(&values, to)?, &rows);
+    }
+    // What null rows hide has the width of the type, as in dictionaries.
+    carried(&take(&values, &rows)?, to)
 }
 
 fn carry_list<O: OffsetSizeTrait>(lists: &GenericListArray<O>, item: &FieldRef) -> Result<ArrayRef> {
@@ -312,8 +318,8 @@ fn interval_parts(array: &ArrayRef, unit: IntervalUnit, fields: &Fields) -> Resu
 #[cfg(test)]
 mod tests {
     use arrow::array::{
-        DictionaryArray, Int8Array, Int32Array, Int64Array, ListViewArray, RunArray, StringArray,
-        new_empty_array,
+        DictionaryArray, FixedSizeBinaryArray, Int8Array, Int32Array, Int64Array, ListViewArray, RunArray,
+        StringArray, new_empty_array,
     };
     use arrow::buffer::{Buffer, ScalarBuffer};
     use arrow::datatypes::Field;
@@ -329,6 +335,32 @@ mod tests {
         let dictionary = DictionaryArray::new(keys, Arc::new(structs));
         let carried = carry(&(Arc::new(dictionary) as ArrayRef), &to).unwrap();
         assert_eq!((carried.null_count(), carried.as_struct().column(0).null_count()), (1, 0));
+    }
+
+    #[test]
+    fn fields_of_structs_behind_keys_of_no_values_are_not_null() {
+        let runs = RunArray::<Int32Type>::try_new(&Int32Array::from(vec![1]), &Int64Array::from(vec![7]));
+        let field = Field::new("a", runs.unwrap().data_type().clone(), false);
+        let nothing = new_empty_array(&DataType::Struct(vec![field].into()));
+        let dictionary: ArrayRef = Arc::new(DictionaryArray::new(Int8Array::from(vec![None, None]), nothing));
+        let to = DataType::Struct(vec![Field::new("a", DataType::Int64, false)].into());
+        let rows = carry(&dictionary, &to).unwrap();
+        assert_eq!((rows.null_count(), rows.as_struct().column(0).null_count()), (2, 0));
+    }
+
+    #[test]
+    fn values_of_runs_that_null_lists_hide_have_their_width() {
+        let values = [Some(b"abcd"), None].into_iter();
+        let values = FixedSizeBinaryArray::try_from_sparse_iter_with_size(values, 4).unwrap();
+        let runs = RunArray::<Int32Type>::try_new(&Int32Array::from(vec![2, 4]), &values).unwrap();
+        let item = Arc::new(Field::new("item", runs.data_type().clone(), false));
+        let nulls = Some(vec![true, false].into());
+        let lists = FixedSizeListArray::try_new_with_length(item, 2, Arc::new(runs), nulls, 2).unwrap();
+        let item = Arc::new(Field::new("item", DataType::LargeBinary, false));
+        let to = DataType::FixedSizeList(item, 2);
+        let rows = carry(&(Arc::new(lists) as ArrayRef), &to).unwrap();
+        let items = rows.as_fixed_size_list().values().as_binary::<i64>().clone();
+        assert_eq!((items.null_count(), items.value(1), items.value_length(3)), (0, b"abcd".as_slice(), 4));
     }
 
     #[test]

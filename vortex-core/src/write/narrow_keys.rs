@@ -14,7 +14,9 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use arrow::array::{AnyDictionaryArray, Array, ArrayRef, AsArray as _, OffsetSizeTrait, RecordBatch};
-use arrow::datatypes::{DataType, Int16Type, Int32Type, Int64Type, RunEndIndexType, Schema, SchemaRef};
+use arrow::datatypes::{
+    DataType, Field, Int16Type, Int32Type, Int64Type, RunEndIndexType, Schema, SchemaRef,
+};
 use arrow::row::{RowConverter, SortField};
 
 use crate::Result;
@@ -29,8 +31,8 @@ pub(super) struct NarrowKeys {
 
 /// An array with narrow keys or ends.
 enum Narrow<'a> {
-    /// Keys, with the number of rows that show their values.
-    Keys(&'a dyn AnyDictionaryArray, usize),
+    /// Keys, and how their values are shown.
+    Keys(&'a dyn AnyDictionaryArray, Shown),
     /// The number of rows that ends of runs count.
     Ends(usize),
 }
@@ -98,7 +100,12 @@ impl Seen {
 
     fn see(&mut self, narrow: Narrow<'_>, hasher: &RandomState) -> Result<()> {
         let (values, rows) = match narrow {
-            Narrow::Keys(array, rows) => (Some(array.values()), rows),
+            Narrow::Keys(array, shown) => {
+                if shown.must_be_valid && array.logical_null_count() > 0 {
+                    self.values.insert(hasher.hash_one("what null structs and lists hide"));
+                }
+                (Some(array.values()), shown.rows)
+            }
             Narrow::Ends(rows) => (None, rows),
         };
         let Some(values) = values.filter(|values| !matches!(values.data_type(), DataType::Struct(_))) else {
@@ -142,20 +149,27 @@ fn are_narrow(ends: &DataType, below_lists: bool) -> bool {
 struct Shown {
     rows: usize,
     repeats: bool,
+    /// Whether nulls are stored as values. Structs and lists that are null hide them.
+    must_be_valid: bool,
 }
 
 impl Shown {
     fn once(rows: usize) -> Self {
-        Self { rows, repeats: false }
+        Self { rows, repeats: false, must_be_valid: false }
     }
 
     fn repeated(rows: usize) -> Self {
-        Self { rows, repeats: true }
+        Self { rows, repeats: true, must_be_valid: false }
+    }
+
+    /// How a field of structs is shown, or the items of lists of a fixed size.
+    fn field(self, field: &Field) -> Self {
+        Self { must_be_valid: !field.is_nullable(), ..self }
     }
 
     /// How the items of lists are shown, if there are so many. How often lists show theirs that are repeated is not known.
     fn items(self, count: usize) -> Self {
-        Self { rows: if self.repeats { usize::MAX } else { count }, ..self }
+        Self { rows: if self.repeats { usize::MAX } else { count }, must_be_valid: false, ..self }
     }
 }
 
@@ -171,13 +185,14 @@ fn walk_array(
         DataType::Dictionary(keys, _) => {
             let dictionary = array.as_any_dictionary();
             if capacity(keys).is_some() {
-                found(Narrow::Keys(dictionary, shown.rows))?;
+                found(Narrow::Keys(dictionary, shown))?;
             }
             walk_array(dictionary.values(), Shown::repeated(shown.rows), below_lists, found)
         }
-        DataType::Struct(_) => {
+        DataType::Struct(fields) => {
             let columns = array.as_struct().columns();
-            columns.iter().try_for_each(|column| walk_array(column, shown, below_lists, found))
+            let mut columns = columns.iter().zip(fields);
+            columns.try_for_each(|(column, field)| walk_array(column, shown.field(field), below_lists, found))
         }
         DataType::List(_) => walk_items(array.as_list::<i32>().values()),
         DataType::LargeList(_) => walk_items(array.as_list::<i64>().values()),
@@ -191,7 +206,10 @@ fn walk_array(
             let items = Shown::repeated(shown.items(sum(lists.sizes())).rows);
             walk_array(lists.values(), items, true, found)
         }
-        DataType::FixedSizeList(..) => walk_items(array.as_fixed_size_list().values()),
+        DataType::FixedSizeList(item, _) => {
+            let items = array.as_fixed_size_list().values();
+            walk_array(items, shown.items(items.len()).field(item), true, found)
+        }
         DataType::Map(..) => walk_items(array.as_map().entries()),
         DataType::RunEndEncoded(ends, _) => {
             if are_narrow(ends.data_type(), below_lists) {
@@ -256,7 +274,7 @@ fn widened(
 mod tests {
     use arrow::array::{DictionaryArray, Int8Array, ListArray, StringArray, StructArray};
     use arrow::buffer::OffsetBuffer;
-    use arrow::datatypes::{Field, Int8Type};
+    use arrow::datatypes::Int8Type;
 
     use super::*;
 
@@ -284,6 +302,22 @@ mod tests {
         assert_eq!(keys.widened(&schema), schema);
         keys.see(&batch(words(120..129))).unwrap();
         assert_eq!(keys.widened(&schema).field(0).data_type(), &wide());
+    }
+
+    #[test]
+    fn keys_get_wider_for_the_value_that_null_structs_hide() {
+        let keys = Int8Array::from_iter((0..=127).map(Some).chain([None]));
+        let words = Arc::clone(words(0..128).as_any_dictionary().values());
+        let words: ArrayRef = Arc::new(DictionaryArray::<Int8Type>::new(keys, words));
+        for nullable in [true, false] {
+            let field = Arc::new(Field::new("word", words.data_type().clone(), nullable));
+            let nulls = Some((0..129).map(|row| row < 128).collect());
+            let structs = StructArray::new(vec![field].into(), vec![ArrayRef::clone(&words)], nulls);
+            let rows = batch(Arc::new(structs));
+            let mut keys = NarrowKeys::new(&rows.schema());
+            keys.see(&rows).unwrap();
+            assert_eq!(keys.widened(&rows.schema()) == rows.schema(), nullable);
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::arrow::{ARROW_SCHEMA_META_KEY, ProjectionMask};
 use parquet::basic::{ConvertedType, Type};
-use parquet::file::metadata::ParquetMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 
 use super::find::Found;
 use super::input::{Rows, Wanted};
@@ -117,8 +117,14 @@ fn check_intervals(metadata: &ArrowReaderMetadata, columns: Option<&[String]>) -
 
 /// Number of rows of a batch: fewer than usual if they are long.
 fn batch_rows(description: &ParquetMetaData) -> usize {
+    // Text that repeats takes little in a file, so newer ones state how much it is.
+    let column_bytes = |column: &ColumnChunkMetaData| {
+        column.unencoded_byte_array_data_bytes().unwrap_or(0).max(column.uncompressed_size())
+    };
+    let group_bytes =
+        |group: &RowGroupMetaData| group.columns().iter().map(column_bytes).fold(0, i64::saturating_add);
     let groups = description.row_groups().iter().filter(|group| group.num_rows() > 0);
-    let longest = groups.map(|group| group.total_byte_size() / group.num_rows()).max().unwrap_or(0);
+    let longest = groups.map(|group| group_bytes(group) / group.num_rows()).max().unwrap_or(0);
     usize::try_from(BATCH_BYTES / longest.max(1)).unwrap_or(1).clamp(1, BATCH_ROWS)
 }
 
