@@ -53,8 +53,16 @@ impl LeaseRequest {
             true => take_memory(plan, bytes, recent, needed),
             false => None,
         };
-        let Some(reserved) = reserved.or_else(|| must.then(|| plan.memory.take_anyway(bytes))) else {
-            return Ok(false);
+        let reserved = match reserved {
+            None if must => {
+                // What was taken anyway for splits before is returned first.
+                if plan.memory.shortfall(0) > 0 {
+                    recent.forget_most(needed);
+                }
+                plan.memory.take_anyway(bytes)
+            }
+            None => return Ok(false),
+            Some(reserved) => reserved,
         };
         self.memory.join(reserved);
         self.urgencies.extend(new.into_iter().map(|id| (id, urgency)));
@@ -82,9 +90,11 @@ mod tests {
     use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 
     use super::super::admission::Admission;
+    use super::super::fetch::wait;
     use super::super::zone_maps::ZoneMaps;
     use super::*;
     use crate::given::file_of;
+    use crate::io::Scheduler;
     use crate::kernels::random;
 
     #[tokio::test]
@@ -122,11 +132,36 @@ mod tests {
         assert_eq!(recent.charged(), kept - u64::from(other_bytes));
         assert_eq!(missing_bytes(&plan, &missing).unwrap(), bytes, "the needed segment is still there");
         drop((request, full));
-        // What does not make enough room is kept.
+        // What does not make enough room is kept, unless more is taken than there is.
         let full = plan.memory.take_anyway(plan.memory.limit());
         let kept = recent.charged();
         assert!(!LeaseRequest::new(&plan).add(&first.needs(&missing, false), &mut recent).unwrap());
         assert_eq!(recent.charged(), kept);
         drop(full);
+    }
+
+    #[tokio::test]
+    async fn scans_without_memory_hold_what_one_split_needs() {
+        let mut next = random(1);
+        let numbers = Int64Array::from_iter_values((0..4 << 17).map(|_| next() as i64));
+        let rows = RecordBatch::try_from_iter([("a", Arc::new(numbers) as ArrayRef)]).unwrap();
+        let (file, scheduler) = (file_of([rows]).await, Scheduler::new(1 << 20));
+        let plan = Arc::new(Plan::new(&file.scan().with_scheduler(Arc::clone(&scheduler))).unwrap());
+        let others = scheduler.budget().take_anyway(1 << 20);
+        let mut recent = Recent::new(64 << 20, &plan.memory);
+        let segments: Vec<SegmentId> = (0..4).map(SegmentId).collect();
+        let longest = segments.iter().map(|id| plan.table().segment(*id).unwrap().length).max().unwrap();
+        for id in segments {
+            let (ids, urgency) = ([id], Urgency::projection(0));
+            let wants = SplitNeeds { ids: &ids, urgency, most: u64::MAX, must: true };
+            let mut request = LeaseRequest::new(&plan);
+            assert!(request.add(&wants, &mut recent).unwrap());
+            let used: Vec<Lease> = request.send().unwrap().of(&ids).collect();
+            wait(&plan, &used).await.unwrap();
+            recent.keep(used);
+        }
+        let most = 2 * u64::from(longest);
+        assert!(plan.memory.peak() <= most, "{} of {most} bytes", plan.memory.peak());
+        drop(others);
     }
 }

@@ -74,6 +74,11 @@ impl Recent {
         self.used.len() < before
     }
 
+    /// Drops all segments but those used last and those `wanted` now.
+    pub(super) fn forget_most(&mut self, wanted: impl Fn(&SegmentId) -> bool) {
+        self.forget_until(0, wanted);
+    }
+
     /// Drops the oldest segments until at most this many bytes are left, or only those used last and those `wanted`.
     fn forget_until(&mut self, bytes: usize, wanted: impl Fn(&SegmentId) -> bool) {
         let older = self.used.iter().filter(|(id, used)| used.at < self.clock && !wanted(id));
