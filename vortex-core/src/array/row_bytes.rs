@@ -42,6 +42,8 @@ impl RowBytes {
                 let map = array.as_map();
                 Self::variable(map.offsets(), &Self::of(map.entries()))
             }
+            // Any number of rows of these takes no memory, so nothing is computed for each of them.
+            DataType::FixedSizeList(_, 0) => RowBytes::Each(1),
             DataType::FixedSizeList(_, size) => {
                 let size = usize::try_from(*size).unwrap_or(0);
                 match Self::of(array.as_fixed_size_list().values()) {
@@ -215,8 +217,8 @@ pub(crate) fn reserved_bytes(data_type: &DataType, rows: u64) -> u64 {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{Int64Array, ListArray, StringArray};
-    use arrow::datatypes::Field;
+    use arrow::array::{FixedSizeListArray, Int64Array, ListArray, StringArray};
+    use arrow::datatypes::{Field, Int64Type};
 
     use super::*;
 
@@ -228,6 +230,14 @@ mod tests {
         assert_eq!(reserved_bytes(&DataType::Int32, 5), 20);
         assert_eq!(reserved_bytes(&list(fixed(DataType::Int64, 1000)), 5), 5 * 8000 + 5);
         assert_eq!(reserved_bytes(&fixed(fixed(DataType::Int64, i32::MAX), i32::MAX), 1 << 10), u64::MAX);
+    }
+
+    #[test]
+    fn rows_without_items_take_no_memory_to_count() {
+        let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int64Type, Vec<_>, _>([]));
+        let item = Arc::new(Field::new("item", lists.data_type().clone(), true));
+        let rows = FixedSizeListArray::try_new_with_length(item, 0, lists, None, 1 << 46).unwrap();
+        assert_eq!(RowBytes::of(&rows).up_to(7), 7);
     }
 
     #[test]

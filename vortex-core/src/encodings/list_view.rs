@@ -21,9 +21,9 @@ use arrow::datatypes::{ArrowNativeType as _, DataType, Field, FieldRef};
 
 use super::Encoding;
 use super::list::{arrow_list, elements_len, integer_type, window_of};
-use crate::array::row_bytes::RowBytes;
 use crate::array::{
     ArrayRef, Decoded, EncodedArray, EncodedRef, Node, RowPicker, Validity, ValidityChild, present,
+    take_within,
 };
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
@@ -300,16 +300,8 @@ impl ListViewArray {
     /// The concatenated elements of all views, `total` elements.
     fn copy(&self, elements: &ArrayRef, views: &Views, total: usize) -> Result<ArrayRef> {
         self.limits.decoded_bytes(total, size_of::<u64>())?;
-        let bytes = RowBytes::of(elements);
-        let copied = views.ranges().fold(0u64, |sum, range| {
-            sum.saturating_add(bytes.up_to(range.end).saturating_sub(bytes.up_to(range.start)))
-        });
-        // Arrow reserves memory for rows of average size, even if the rows taken are shorter.
-        let average = bytes.up_to(elements.len()) / (elements.len() as u64).max(1);
-        let reserved = copied.max(average.saturating_mul(total as u64));
-        self.limits.decoded_bytes(usize::try_from(reserved).unwrap_or(usize::MAX), 1)?;
         let indices = UInt64Array::from_iter_values(views.ranges().flatten().map(|at| at as u64));
-        crate::array::take(elements, &indices)
+        take_within(elements, &indices, &self.limits)
     }
 
     fn arrow_view<O: OffsetSizeTrait>(&self, field: &FieldRef, validity: &Validity) -> Result<ArrayRef> {

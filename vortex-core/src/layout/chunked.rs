@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, any_takes_rounds};
+use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet};
 use crate::array::EncodedRef;
 use crate::dtype::DType;
 use crate::encodings::chunked::chunked;
@@ -116,7 +116,8 @@ impl Layout for ChunkedLayout {
     }
 
     fn takes_rounds(&self) -> Result<bool> {
-        any_takes_rounds(self.chunks.iter().cloned().map(Ok))
+        // Chunks have the type of the column, which is known to have lists.
+        self.chunks.iter().try_fold(false, |any, chunk| Ok(any || chunk.takes_rounds()?))
     }
 
     fn request(&self, rows: &Range<u64>, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
