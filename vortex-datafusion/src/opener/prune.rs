@@ -103,24 +103,22 @@ fn keeps_bounds(filter: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
 }
 
 fn loses_bounds(node: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<bool> {
-    let (operand, cast_to) = if let Some(cast) = node.downcast_ref::<CastExpr>() {
-        (cast.expr(), Some(cast.cast_type()))
-    } else if let Some(cast) = node.downcast_ref::<TryCastExpr>() {
-        (cast.expr(), Some(cast.cast_type()))
-    } else if let Some(negative) = node.downcast_ref::<NegativeExpr>() {
-        (negative.arg(), None)
-    } else {
-        return Ok(false);
+    let loses = |operand: &Arc<dyn PhysicalExpr>, of: &dyn Fn(&DataType) -> bool| {
+        Ok(!collect_columns(operand).is_empty() && of(&operand.data_type(schema)?))
     };
-    if collect_columns(operand).is_empty() {
-        return Ok(false);
-    }
-    let of = operand.data_type(schema)?;
-    Ok(match cast_to {
-        Some(to) => !bounds_can_be_cast(&of, to),
+    if let Some(cast) = node.downcast_ref::<CastExpr>() {
+        loses(cast.expr(), &|of| !bounds_can_be_cast(of, cast.cast_type()))
+    } else if let Some(cast) = node.downcast_ref::<TryCastExpr>() {
+        // DataFusion 55 takes values that cannot be cast, and become null, for values.
+        loses(cast.expr(), &|of| {
+            !bounds_can_be_cast(of, cast.cast_type()) || !cast_is_strictly_monotonic(of, cast.cast_type())
+        })
+    } else if let Some(negative) = node.downcast_ref::<NegativeExpr>() {
         // The least integer is its own negative.
-        None => !of.is_floating() && !of.is_decimal(),
-    })
+        loses(negative.arg(), &|of| !of.is_floating() && !of.is_decimal())
+    } else {
+        Ok(false)
+    }
 }
 
 /// Whether bounds may be cast instead of values. Where possible, DataFusion 55 instead casts the literal in the
@@ -254,6 +252,17 @@ mod tests {
         assert!(!numbers.is_pruned_by(numbers.compared(truth, Operator::IsDistinctFrom, true)));
         let short = numbers.cast(DataType::Int8);
         assert!(numbers.is_pruned_by(numbers.compared(short, Operator::Lt, -3i8)));
+    }
+
+    #[test]
+    fn values_that_cannot_be_cast_become_null() {
+        let numbers = Bounded::new(1i64, 300i64);
+        let cast_to = |to| try_cast(numbers.column(), numbers.table.table_schema(), to).unwrap();
+        let nothing = numbers.compared(cast_to(DataType::Int8), Operator::IsNotDistinctFrom, None::<i8>);
+        assert!(!numbers.is_pruned_by(nothing));
+        let decimal = ScalarValue::Decimal128(Some(301), 20, 0);
+        let wide = cast_to(decimal.data_type());
+        assert!(numbers.is_pruned_by(numbers.compared(wide, Operator::GtEq, decimal)));
     }
 
     #[test]

@@ -122,9 +122,10 @@ fn estimates(mut known: Statistics) -> Statistics {
     known
 }
 
+/// Whether only some rows of a file are read. DataFusion divides files into ranges only later.
 fn selects_rows(scan: &FileScanConfig) -> bool {
     let mut files = scan.file_groups.iter().flat_map(FileGroup::iter);
-    files.any(|file| file.extension::<RowSelection>().is_some())
+    files.any(|file| file.extension::<RowSelection>().is_some() || file.range.is_some())
 }
 
 /// Whether plans would fail that compute with this bound, although it may be that of no row that they read.

@@ -136,6 +136,19 @@ async fn statistics_of_whole_files_may_come_with_selections_of_rows() {
 }
 
 #[tokio::test]
+async fn statistics_of_whole_files_may_come_with_ranges_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = Chosen::numbers(folder.path()).await;
+    let (first, last) = (table.files.remove(0), table.files.remove(0));
+    let (middle, end) = (first.object_meta.size as i64 / 2, first.object_meta.size as i64);
+    table.files = vec![first.clone().with_range(0, middle), first.with_range(middle, end), last];
+    let context = table.register();
+    assert_eq!(number(&context, COUNT).await, 3000);
+    assert_eq!(number(&context, "SELECT sum(n) FROM t").await, 3000 * 3001 / 2);
+    assert_eq!(number(&context, "SELECT count(*) + max(n) FROM t WHERE day = 1").await, 2000);
+}
+
+#[tokio::test]
 async fn the_value_of_a_partition_may_be_null() {
     let folder = tempfile::tempdir().unwrap();
     let mut table = Chosen::numbers(folder.path()).await;
