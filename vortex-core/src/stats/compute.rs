@@ -93,24 +93,26 @@ impl Summary {
             };
         }
         macro_rules! floats {
-            ($native:ty, $bits:ty, $value:expr) => {{
+            ($native:ty, $bits:ty, $keys:ty, $value:expr) => {{
                 let values = values_of::<$native>(array);
                 let is_nan = |value: &&$native| value.is_nan();
                 self.nan_count = valid_runs(&values, array.nulls())
                     .map(|run| run.iter().filter(is_nan).count())
                     .sum::<usize>() as u64;
-                // Maps the total order to the order of integers.
-                let key = |value: &$native| {
-                    let bits = value.to_bits().cast_signed();
-                    bits ^ ((bits >> (<$bits>::BITS - 1)).cast_unsigned() >> 1).cast_signed()
+                // Maps the total order to the order of integers, and back.
+                let map = |bits: $bits| {
+                    let sign = bits.cast_signed() >> (<$bits>::BITS - 1);
+                    bits ^ (sign.cast_unsigned() >> 1)
                 };
+                let key = |value: $native| map(value.to_bits()).cast_signed();
+                let value = |key| $value(<$native>::from_bits(map(<$keys>::cast_unsigned(key))));
                 if self.nan_count == 0 {
-                    self.ordered(&values, array.nulls(), $value, key);
+                    self.ordered(&values, array.nulls(), key, value);
                 } else {
                     let valid = |at: usize| array.is_valid(at) && !values[at].is_nan();
                     let numbers: Vec<$native> =
                         (0..values.len()).filter(|at| valid(*at)).map(|at| values[at]).collect();
-                    self.ordered(&numbers, None, $value, key);
+                    self.ordered(&numbers, None, key, value);
                     self.order = Order::Unknown;
                 }
             }};
@@ -126,9 +128,9 @@ impl Summary {
                 PType::I16 => integers!(i16, |v| Value::Int(v.into())),
                 PType::I32 => integers!(i32, |v| Value::Int(v.into())),
                 PType::I64 => integers!(i64, Value::Int),
-                PType::F16 => floats!(f16, u16, Value::F16),
-                PType::F32 => floats!(f32, u32, Value::F32),
-                PType::F64 => floats!(f64, u64, Value::F64),
+                PType::F16 => floats!(f16, u16, i16, Value::F16),
+                PType::F32 => floats!(f32, u32, i32, Value::F32),
+                PType::F64 => floats!(f64, u64, i64, Value::F64),
             },
             DType::Decimal(..) => self.decimals(array),
             DType::Utf8(_) | DType::Binary(_) => self.strings(array),
@@ -137,29 +139,34 @@ impl Summary {
         self
     }
 
-    /// Extremes and order of values that are compared by `key`.
-    fn ordered<T: Copy, K: Ord>(
+    /// Extremes and order of values that are compared by `key`, from which `value` makes them again.
+    fn ordered<T: Copy, K: Ord + Copy>(
         &mut self,
         values: &[T],
         nulls: Option<&NullBuffer>,
-        value: impl Fn(T) -> Value,
-        key: impl Fn(&T) -> K,
+        key: impl Fn(T) -> K,
+        value: impl Fn(K) -> Value,
     ) {
-        let least = valid_runs(values, nulls).filter_map(|run| run.iter().min_by_key(|v| key(v)));
-        let greatest = valid_runs(values, nulls).filter_map(|run| run.iter().max_by_key(|v| key(v)));
-        let exact = |found: Option<&T>| found.map_or(Extreme::Nothing, |v| Extreme::exact(value(*v)));
-        self.min = exact(least.min_by_key(|v| key(v)));
-        self.max = exact(greatest.max_by_key(|v| key(v)));
-        self.order(values, value, key);
+        let mut keys = valid_runs(values, nulls).flatten().map(|value| key(*value));
+        if let Some(first) = keys.next() {
+            let (min, max) = keys.fold((first, first), |(min, max), key| (min.min(key), max.max(key)));
+            (self.min, self.max) = (Extreme::exact(value(min)), Extreme::exact(value(max)));
+        }
+        self.order(values, key, value);
     }
 
     /// The order of values that are compared by `key`.
-    fn order<T: Copy, K: Ord>(&mut self, values: &[T], value: impl Fn(T) -> Value, key: impl Fn(&T) -> K) {
+    fn order<T: Copy, K: Ord + Copy>(
+        &mut self,
+        values: &[T],
+        key: impl Fn(T) -> K,
+        value: impl Fn(K) -> Value,
+    ) {
         if let (0, Some(first), Some(last)) = (self.null_count, values.first(), values.last()) {
-            let rises = values.is_sorted_by(|a, b| key(a) <= key(b));
+            let rises = values.is_sorted_by(|a, b| key(*a) <= key(*b));
             self.order = if rises {
-                let strictly = values.is_sorted_by(|a, b| key(a) < key(b));
-                Order::Rising { strictly, first: value(*first), last: value(*last) }
+                let strictly = values.is_sorted_by(|a, b| key(*a) < key(*b));
+                Order::Rising { strictly, first: value(key(*first)), last: value(key(*last)) }
             } else {
                 Order::Broken
             };
@@ -180,7 +187,7 @@ impl Summary {
             (self.min, self.max) = (Extreme::exact(value(found.min)), Extreme::exact(value(found.max)));
             self.sum = Some(found.sum);
         }
-        self.order(values, value, |v| *v);
+        self.order(values, |value| value, value);
     }
 
     fn decimals(&mut self, array: &ArrayRef) {
@@ -193,12 +200,12 @@ impl Summary {
             DataType::Decimal64(..) => self.integers(&values_of::<i64>(array), array.nulls(), decimal),
             DataType::Decimal128(..) => {
                 let values = values_of::<i128>(array);
-                self.ordered(&values, array.nulls(), decimal, |v| *v);
+                self.ordered(&values, array.nulls(), |value| value, decimal);
                 let mut values = valid_runs(&values, array.nulls()).flatten();
                 self.sum = values.try_fold(0i128, |sum, value| sum.checked_add(*value));
             }
             DataType::Decimal256(..) => {
-                self.ordered(&values_of::<i256>(array), array.nulls(), Value::Decimal, |v| *v);
+                self.ordered(&values_of::<i256>(array), array.nulls(), |value| value, Value::Decimal);
             }
             _ => {}
         }

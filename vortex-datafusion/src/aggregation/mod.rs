@@ -111,14 +111,13 @@ fn is_summable_decimal(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..))
 }
 
-/// Whether values of this type have the same order here and in DataFusion. Floats do not: NaN.
+/// Whether values of this type have the same order here and in DataFusion. Floats do, but for NaN.
 fn has_extremes(data_type: &DataType) -> bool {
-    use DataType::{Date32, Date64, Time32, Time64, Timestamp};
-    data_type.is_integer()
+    use DataType::{Boolean, Date32, Date64, Time32, Time64, Timestamp};
+    data_type.is_numeric()
         || data_type.is_string()
         || is_bytes(data_type)
-        || is_summable_decimal(data_type)
-        || matches!(data_type, Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..))
+        || matches!(data_type, Boolean | Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..))
 }
 
 impl Function {

@@ -67,6 +67,7 @@ impl Function {
                 Some(vec![ScalarValue::UInt64(Some(0)), ScalarValue::Float64(None)])
             }
             _ if values == 0 => Some(vec![no_value()?]),
+            _ if found.nan_count > 0 && !self.ignores_nan() => None,
             // Encodings of the application may not know all that they are asked for.
             Kind::Sum => found.sum.and_then(|sum| as_sum(sum, data_type)).map(|sum| vec![sum]),
             Kind::Min => extreme(&found.min)?.map(|min| vec![min]),
@@ -108,6 +109,12 @@ impl Function {
         let fits =
             |bound: Option<&Scalar>| bound.and_then(Scalar::as_i128).is_some_and(|bound| fits(rows, bound));
         self.kind != Kind::Average || bounds.into_iter().all(fits)
+    }
+
+    /// Whether NaN changes no state. The core finds the extremes of numbers only; for DataFusion, NaN is greater than
+    /// these, or less if its sign is set.
+    pub(crate) fn ignores_nan(&self) -> bool {
+        !matches!(self.kind, Kind::Min | Kind::Max)
     }
 
     /// Whether it adds values.

@@ -51,7 +51,8 @@ impl Aggregated {
         let inputs: Option<Vec<Input>> = inputs.collect::<Result<_>>()?;
         let mut scan = scan.clone().with_projection(paths);
         if let Some(inputs) = inputs.as_ref().filter(|_| !adapted.scan.extremes.is_empty()) {
-            scan = scan.with_extremes(extremes(inputs, aggregation.functions(), &adapted.scan.extremes));
+            scan =
+                scan.with_shared_extremes(extremes(inputs, aggregation.functions(), &adapted.scan.extremes));
         }
         let file = adapted.file.source().name().to_owned();
         Ok(Self { aggregation: aggregation.clone(), inputs, scan, file })
@@ -145,7 +146,7 @@ async fn by_rows(aggregation: &Aggregation, mut rows: Batches) -> Result<Vec<Sca
 
 impl Adapted<'_> {
     /// What a function aggregates; columns are added to `paths`. `None` if it has to aggregate row by row: if it reads
-    /// a column that is converted, or values such that the order of additions matters.
+    /// a column that is converted, values such that the order of additions matters, or NaN.
     fn input(&self, function: &Function, paths: &mut Vec<FieldPath>) -> Result<Option<Input>> {
         let Some(column) = function.column() else { return Ok(Some(Input::Constant(1.into()))) };
         let field = self.scan.table.table_schema().field(column.index());
@@ -160,9 +161,11 @@ impl Adapted<'_> {
         let Some((at, dtype)) = stored else { return Ok(None) };
         let statistics = footer.column_statistics(at);
         let bounds = statistics.map(|known| [known.min.value(), known.max.value()]).unwrap_or_default();
+        let has_nan = statistics.is_some_and(|known| known.nan_count > Some(0));
         // Whether the core aggregates the column as the function does.
         let is_aggregated = presents(dtype, field.data_type())
             && (!function.adds() || Aggregate::empty(dtype).sum.is_some())
+            && (!has_nan || function.ignores_nan())
             && function.adds_exactly(self.file.row_count(), bounds);
         let Some((path, _)) = self.translator().field(&adapted)?.filter(|_| is_aggregated) else {
             return Ok(None);

@@ -117,6 +117,37 @@ async fn extremes_of_several_files_are_those_of_all_rows() {
 }
 
 #[tokio::test]
+async fn extremes_of_floats_include_nan_and_the_sign_of_zero() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    // Of `b`, every tenth value: the numbers, both zeros, NaN above and below all numbers.
+    for (file, rare) in
+        [("a", "b"), ("b", "-0.0"), ("c", "0.0"), ("d", "'NaN'::DOUBLE"), ("e", "-('NaN'::DOUBLE)")]
+    {
+        let rows = format!(
+            "SELECT a, CASE WHEN a % 10 = 3 THEN {rare} ELSE b END AS b, CAST(b AS REAL) AS c, \
+             a % 3 = 0 AS d, CAST(a AS DECIMAL(50, 2)) AS e \
+             FROM (SELECT value AS a, abs(value - 15000) / 8.0 AS b FROM generate_series(1, 30000))"
+        );
+        copy(&context, &rows, format!("{}/{file}.vortex", folder.path().display())).await;
+    }
+    for files in ["", "a.vortex", "b.vortex", "c.vortex", "d.vortex", "e.vortex"] {
+        create(&context, "t", format!("{}/{files}", folder.path().display())).await;
+        for partitions in [1, 3] {
+            run(&context, &format!("SET datafusion.execution.target_partitions = {partitions}")).await;
+            for aggregates in ["min(b)", "max(b)", "count(b), min(b), max(c), min(d), max(d), min(e), max(e)"]
+            {
+                for filter in ["a > 20000", "a % 10 = 3", "a % 10 <> 3 AND d", "a = 15000", "a > 7 AND a < 7"]
+                {
+                    answer(&context, &format!("SELECT {aggregates} FROM t WHERE {filter}")).await;
+                }
+            }
+        }
+        run(&context, "DROP TABLE t").await;
+    }
+}
+
+#[tokio::test]
 async fn averages_whose_sums_are_rounded_are_those_of_the_rows() {
     let folder = tempfile::tempdir().unwrap();
     let context = session();
