@@ -385,21 +385,22 @@ impl Decoding<'_> {
                 }
             }
         }
+        let Some(source) = config.file_source().downcast_ref::<VortexSource>() else {
+            return exec_err!("damaged plan node of vortex-datafusion: a scan of another source");
+        };
+        let source = source.clone().with_options(options).preserving_order(scan.preserve_order);
+        let source = if scan.hides_filter { source.without_telling_filter() } else { source };
+        let source = match self.aggregation(scan, &table)? {
+            Some(aggregation) => source.aggregated(aggregation),
+            None => source,
+        };
         let limit = scan.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        let mut config = FileScanConfigBuilder::from(config)
+        let config = FileScanConfigBuilder::from(config)
             .with_limit(limit)
             // This keeps files in their partitions: another copy of the plan may run the others.
             .with_preserve_order(true)
+            .with_source(Arc::new(source))
             .build();
-        if let Some(source) = config.file_source().downcast_ref::<VortexSource>() {
-            let source = source.clone().with_options(options).preserving_order(scan.preserve_order);
-            let source = if scan.hides_filter { source.without_telling_filter() } else { source };
-            let source = match self.aggregation(scan, &table)? {
-                Some(aggregation) => source.aggregated(aggregation),
-                None => source,
-            };
-            config = FileScanConfigBuilder::from(config).with_source(Arc::new(source)).build();
-        }
         Ok(DataSourceExec::from_data_source(config))
     }
 
@@ -452,7 +453,7 @@ impl Decoding<'_> {
         let options = from_map(&sink.options)?;
         let mut decoded = VortexSink::try_new(config, options, order.as_ref())?;
         for (key, value) in &sink.metadata {
-            decoded = decoded.with_metadata(key, value)?;
+            decoded = decoded.with_user_metadata(key, value)?;
         }
         Ok(Arc::new(DataSinkExec::new(Arc::clone(input), Arc::new(decoded), order)))
     }

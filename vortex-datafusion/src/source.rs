@@ -46,14 +46,14 @@ const DEFAULT_BATCH_SIZE: usize = 8192;
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum BestWanted {
     /// This many of the best rows, if known.
-    Rows(Option<usize>),
+    First(Option<usize>),
     /// Rows in their own order.
-    None,
+    InOrder,
 }
 
 impl Default for BestWanted {
     fn default() -> Self {
-        Self::Rows(None)
+        Self::First(None)
     }
 }
 
@@ -118,11 +118,12 @@ pub struct VortexSource {
     /// Whether the plan may know which filter the rows satisfy, see `optimizer/withhold_orders.rs`.
     tells_filter: bool,
     pub(crate) best_first: Option<BestFirst>,
-    options: VortexOptions,
+    /// The options that the caller has set, which nothing else changes.
+    own_options: Option<VortexOptions>,
+    /// Those of the format and the session.
+    session_options: VortexOptions,
     /// Whether rows keep their order, if the configuration of the scan says so for another reason.
     preserve_order: Option<bool>,
-    /// Whether the caller has set the options, so that nothing else changes them.
-    has_own_options: bool,
     session: SessionResources,
     /// The pool that is charged for the memory of scans.
     memory: Option<Arc<dyn MemoryPool>>,
@@ -147,9 +148,9 @@ impl VortexSource {
             trusts_dynamic: false,
             tells_filter: true,
             best_first: None,
-            options: VortexOptions::default(),
+            own_options: None,
+            session_options: VortexOptions::default(),
             preserve_order: None,
-            has_own_options: false,
             session: SessionResources::default(),
             memory: None,
             files: Arc::default(),
@@ -163,16 +164,13 @@ impl VortexSource {
     /// Sets how files are read, whatever the format and the session say.
     #[must_use]
     pub fn with_options(mut self, options: VortexOptions) -> Self {
-        self.options = options;
-        self.has_own_options = true;
+        self.own_options = Some(options);
         self
     }
 
     /// Sets how files are read, unless [`with_options`](Self::with_options) has.
     pub(crate) fn or_options(mut self, options: VortexOptions) -> Self {
-        if !self.has_own_options {
-            self.options = options;
-        }
+        self.session_options = options;
         self
     }
 
@@ -197,8 +195,8 @@ impl VortexSource {
         let mut told = self.changed();
         told.filters.ignore(distrusted);
         told.best_first = match best_rows {
-            BestWanted::None => None,
-            BestWanted::Rows(rows) => told.best_first.map(|best_first| BestFirst { rows, ..best_first }),
+            BestWanted::InOrder => None,
+            BestWanted::First(rows) => told.best_first.map(|best_first| BestFirst { rows, ..best_first }),
         };
         let is_same =
             told.best_first == self.best_first && told.filters.hints().len() == self.filters.hints().len();
@@ -281,7 +279,7 @@ impl VortexSource {
 
     /// How files are read.
     pub fn options(&self) -> &VortexOptions {
-        &self.options
+        self.own_options.as_ref().unwrap_or(&self.session_options)
     }
 
     /// The files that a partition may open, in their order. DataFusion 55 decides in the same way whether these
@@ -303,7 +301,7 @@ impl VortexSource {
 
     /// Whether the scan should compute this projection; it always computes columns and constants.
     fn accepts(&self, projection: &ProjectionExprs) -> bool {
-        self.options.projection_pushdown
+        self.options().projection_pushdown
             || projection.iter().any(|output| needs_scan(&output.expr))
             || projection.iter().all(|output| output.expr.is::<Column>() || output.expr.is::<Literal>())
     }
@@ -359,7 +357,7 @@ impl FileSource for VortexSource {
             ),
             filters,
             best_first,
-            reading: Reading::new(self.session.clone(), self.options.clone()),
+            reading: Reading::new(self.session.clone(), self.options().clone()),
             files: Arc::clone(&self.files),
             batch_size: self.batch_size,
             memory: self.memory.as_ref().map(|pool| Arc::new(ScanMemory::new(pool, partition))),
@@ -431,7 +429,7 @@ impl FileSource for VortexSource {
         let answers = filters
             .into_iter()
             .map(|filter| match self.trusts_dynamic || !is_dynamic(&filter) {
-                true => source.filters.offer(filter, &self.table, &self.options),
+                true => source.filters.offer(filter, &self.table, self.options()),
                 // Those that produce it are right without it.
                 false => PushedDown::Yes,
             })

@@ -31,7 +31,7 @@ impl UserMetadata {
         }
         self.0.insert(key.to_owned(), value.to_owned());
         // The order of the rows is an entry, too.
-        let with_order = WriteOptions::new().with_metadata(orders::KEY, "").map_err(datafusion_error)?;
+        let with_order = WriteOptions::new().with_user_metadata(orders::KEY, "").map_err(datafusion_error)?;
         self.added_to(with_order).map(drop)
     }
 
@@ -42,7 +42,7 @@ impl UserMetadata {
     /// The options of a writer, with these entries.
     pub(crate) fn added_to(&self, options: WriteOptions) -> Result<WriteOptions> {
         let add = |options: WriteOptions, (key, value): (&str, &str)| {
-            options.with_metadata(key, value.to_owned()).map_err(datafusion_error)
+            options.with_user_metadata(key, value.to_owned()).map_err(datafusion_error)
         };
         self.iter().try_fold(options, add)
     }

@@ -136,7 +136,7 @@ pub fn array(array: &EncodedRef, choices: &mut Choices<'_>) -> Result<()> {
         let op = [CompareOp::Eq, CompareOp::NotEq, CompareOp::Lt, CompareOp::GtEq][choices.below(4)];
         predicates.extend(like(&constant, choices));
         predicates.push(Predicate::Compare(op, constant.clone()));
-        predicates.push(Predicate::In(Arc::new(InList::new([constant], choices.flag()))));
+        predicates.push(Predicate::In(Arc::new(InList::new([constant]).with_negated(choices.flag()))));
     }
     for predicate in predicates {
         let found = array.matches(&predicate);

@@ -75,7 +75,7 @@ mod tests {
                 predicates.push(Predicate::Between(pair[0].clone(), pair[1].clone()));
             }
             for few in constants.chunks(5) {
-                let lists = [false, true].map(|negated| InList::new(few.to_vec(), negated));
+                let lists = [false, true].map(|negated| InList::new(few.to_vec()).with_negated(negated));
                 predicates.extend(lists.map(|list| Predicate::In(Arc::new(list))));
             }
             for predicate in predicates {

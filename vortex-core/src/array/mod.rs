@@ -19,7 +19,7 @@ mod kept;
 pub(crate) mod loaded;
 pub(crate) mod masking;
 mod node;
-pub(crate) mod often;
+pub(crate) mod part_cache;
 mod parts;
 pub(crate) mod pieces;
 pub(crate) mod restore;

@@ -309,15 +309,15 @@ fn predicates(dtype: &DType, values: &ArrayRef) -> Vec<Predicate> {
             predicates.push(Predicate::Compare(op, constant.clone()));
         }
     }
-    predicates.push(Predicate::In(Arc::new(InList::new(constants.clone(), false))));
-    predicates.push(Predicate::In(Arc::new(InList::new(constants.clone(), true))));
+    predicates.push(Predicate::In(Arc::new(InList::new(constants.clone()))));
+    predicates.push(Predicate::In(Arc::new(InList::new(constants.clone()).with_negated(true))));
     // Long lists are looked up in other ways.
     let all = (0..len.min(20))
         .map(|at| Scalar::from_arrow(values.as_ref(), at * len / len.min(20), dtype).unwrap());
     let all: Vec<Scalar> = all.chain(ends.iter().cloned()).collect();
     for count in [6, all.len()] {
         let some: Vec<Scalar> = all.iter().take(count).cloned().collect();
-        predicates.push(Predicate::In(Arc::new(InList::new(some, false))));
+        predicates.push(Predicate::In(Arc::new(InList::new(some))));
     }
     constants.retain(|constant| !constant.is_null());
     constants.sort_by(|a, b| a.compare(b).unwrap());

@@ -252,7 +252,9 @@ impl Integers {
         if list.has_null() {
             constants.push(Scalar::null(&self.dtype));
         }
-        Some(IntegerTest::Predicate(Predicate::In(Arc::new(InList::new(constants, list.negated())))))
+        Some(IntegerTest::Predicate(Predicate::In(Arc::new(
+            InList::new(constants).with_negated(list.negated()),
+        ))))
     }
 
     /// The position of a constant; `None` if it is of another type.
@@ -425,12 +427,12 @@ mod tests {
             for high in &constants {
                 predicates.push(Predicate::Between(low.clone(), high.clone()));
                 for negated in [false, true] {
-                    let list = InList::new([low.clone(), high.clone()], negated);
+                    let list = InList::new([low.clone(), high.clone()]).with_negated(negated);
                     predicates.push(Predicate::In(Arc::new(list)));
                 }
             }
         }
-        predicates.push(Predicate::In(Arc::new(InList::new([], true))));
+        predicates.push(Predicate::In(Arc::new(InList::new([]).with_negated(true))));
         for predicate in predicates {
             let actual: Vec<_> = array.matches(&predicate).unwrap().iter().collect();
             let wanted: Vec<_> = expected.matches(&predicate).unwrap().iter().collect();

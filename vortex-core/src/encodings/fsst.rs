@@ -17,28 +17,23 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, UInt64Array};
-use arrow::buffer::{BooleanBuffer, Buffer};
-use arrow::datatypes::DataType;
+use arrow::array::BooleanArray;
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use fsst::Compressor;
 
 use super::Encoding;
-use super::coded_text::{self, Chosen, CodedRows, Places, TextParts, integers};
+use super::coded_text::{self, CodedRows, CodedTextArray, Codes, Places, TextParts, integers};
 use super::varbin::{self, VarBinArray, one_more};
-use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Lengths, Node, Validity, ValidityChild, bytes, decode_offsets,
-    integer_at,
-};
+use crate::Result;
+use crate::array::{EncodedRef, Node, bytes};
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::kernels::automaton::Automaton;
 use crate::kernels::fsst::SymbolTable;
-use crate::kernels::joined::Follow;
+use crate::kernels::joined::{Follow, Joined};
 use crate::kernels::needle::{Against, Needle};
 use crate::limits::Limits;
-use crate::mask::Mask;
 use crate::wire::WriteNode;
-use crate::{Error, Result};
 
 /// The `vortex.fsst` encoding.
 #[derive(Debug)]
@@ -78,11 +73,11 @@ impl Encoding for Fsst {
             )
         };
         node.take_bytes(size_of::<SymbolTable>())?;
-        Ok(Arc::new(FsstArray {
+        let table = Arc::new(SymbolTable::try_new(&node.buffer(0)?, &node.buffer(1)?)?);
+        Ok(Arc::new(CodedTextArray {
             dtype: node.dtype().clone(),
             len: node.len(),
-            table: Arc::new(SymbolTable::try_new(&node.buffer(0)?, &node.buffer(1)?)?),
-            codes,
+            codes: SymbolCodes { table, codes },
             offsets,
             lengths,
             validity,
@@ -109,11 +104,10 @@ impl Encoding for Fsst {
         let offsets = coded_text::ends(&ranges);
         let lengths =
             coded_text::lengths_of(&codes, &offsets, |codes| table.decoded_len(codes), node.limits())?;
-        Ok(Arc::new(FsstArray {
+        Ok(Arc::new(CodedTextArray {
             dtype: node.dtype().clone(),
             len: rows.len(),
-            table: Arc::new(table),
-            codes,
+            codes: SymbolCodes { table: Arc::new(table), codes },
             offsets: coded_text::integers_child(offsets, node.limits()),
             lengths,
             validity: validity?,
@@ -122,126 +116,56 @@ impl Encoding for Fsst {
     }
 }
 
+/// The codes of many rows.
 #[derive(Debug, Clone)]
-struct FsstArray {
-    dtype: DType,
-    len: usize,
+struct SymbolCodes {
     table: Arc<SymbolTable>,
     codes: Buffer,
-    offsets: EncodedRef,
-    lengths: EncodedRef,
-    validity: ValidityChild,
-    limits: Limits,
 }
 
-impl FsstArray {
-    /// The codes of all rows of this slice.
-    fn window(&self) -> Result<&[u8]> {
-        let start = integer_at(&self.offsets, 0, "codes offsets")?;
-        let end = integer_at(&self.offsets, self.len, "codes offsets")?;
-        self.codes
-            .get(start..end)
-            .ok_or_else(|| Error::corrupt(format!("codes at {start}..{end} of {} bytes", self.codes.len())))
-    }
+impl Codes for SymbolCodes {
+    const ID: &'static str = ID;
+    const MAX_BYTES_PER_CODE: usize = 8;
 
-    fn choose(&self, chosen: Chosen<'_>) -> Result<EncodedRef> {
-        let places = Places::of(&self.offsets, chosen, self.codes.len())?;
-        let (codes, ends) = places.gather(self.codes.as_slice(), 0, &self.limits)?;
-        Ok(Arc::new(Self {
-            len: chosen.len(),
-            codes: codes.into(),
-            offsets: coded_text::integers_child(ends, &self.limits),
-            lengths: chosen.of(&self.lengths)?,
-            validity: self.validity.pick(&|child| chosen.of(child))?,
-            ..self.clone()
-        }))
-    }
-}
-
-impl EncodedArray for FsstArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
+    type Window<'a> = (&'a SymbolTable, &'a [u8]);
 
     fn len(&self) -> usize {
-        self.len
+        self.codes.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        let own = [("lengths", &self.lengths), ("codes_offsets", &self.offsets)];
-        let own = own.map(|(name, child)| (name, Arc::clone(child)));
-        own.into_iter().chain(self.validity.named()).collect()
+    fn children<'a>(
+        &'a self,
+        offsets: &'a EncodedRef,
+        lengths: &'a EncodedRef,
+    ) -> Vec<(&'static str, &'a EncodedRef)> {
+        vec![("lengths", lengths), ("codes_offsets", offsets)]
     }
 
     fn own_bytes(&self) -> usize {
         self.codes.len()
     }
 
-    fn limits(&self) -> Limits {
-        self.limits
+    fn window(&self, places: Range<usize>, _limits: &Limits) -> Result<Self::Window<'_>> {
+        Ok((&self.table, &self.codes[places]))
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
-        bytes::count_rows(&self.dtype, to, self.len, &self.limits)?;
-        let nulls = self.validity()?.to_nulls(self.len);
-        let lengths = Lengths::decode(&self.lengths, "uncompressed lengths")?;
-        let total = lengths.total();
-        let codes = self.window()?;
-        // A code represents at most eight bytes, so this also limits the memory that is reserved.
-        if total > codes.len().saturating_mul(8) {
-            return Err(Error::corrupt(format!("{} codes for {total} bytes", codes.len())));
-        }
-        self.limits.decoded_bytes(total, 1)?;
-        let decode = |follow: &mut dyn Follow| self.table.decode(codes, total, follow);
-        bytes::from_codes(&self.dtype, to, &lengths, nulls, &self.limits, decode)
+    fn gather(&self, places: &Places, limits: &Limits) -> Result<(Self, Vec<u64>)> {
+        let (codes, ends) = places.gather(self.codes.as_slice(), 0, limits)?;
+        Ok((Self { table: Arc::clone(&self.table), codes: codes.into() }, ends))
     }
 
-    fn validity(&self) -> Result<Validity> {
-        self.validity.decode()
+    fn decode((table, codes): &Self::Window<'_>, len: usize, follow: &mut dyn Follow) -> Option<Joined> {
+        table.decode(codes, len, follow)
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        Ok(Arc::new(Self {
-            len: rows.len(),
-            offsets: self.offsets.slice(rows.start..rows.end + 1)?,
-            lengths: self.lengths.slice(rows.clone())?,
-            validity: self.validity.slice(&rows)?,
-            ..self.clone()
-        }))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        if mask.is_all() {
-            return Ok(Arc::new(self.clone()));
-        }
-        self.choose(Chosen::Mask(mask))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        self.choose(Chosen::Indices(indices))
-    }
-
-    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        if let Some(outcome) = self.null_test(predicate)? {
-            return Ok(outcome);
-        }
-        if coded_text::answers(predicate) {
-            let among = coded_text::as_long(&self.lengths, predicate)?;
-            let nulls = self.validity()?.to_nulls(self.len);
-            if let Some(outcome) = coded_text::matches_none(among.as_ref(), nulls.as_ref(), predicate) {
-                return Ok(outcome);
-            }
-            let offsets = decode_offsets(&self.offsets, "codes offsets", self.codes.len())?;
-            let rows = Rows { table: &self.table, codes: &self.codes, offsets: &offsets };
-            if let Some(outcome) = coded_text::matches(&rows, among.as_ref(), nulls, predicate) {
-                return Ok(outcome);
-            }
-        }
-        self.matches_decoded(predicate)
+    fn matches(
+        (table, codes): &Self::Window<'_>,
+        offsets: &[usize],
+        among: Option<&BooleanBuffer>,
+        nulls: Option<NullBuffer>,
+        predicate: &Predicate,
+    ) -> Option<BooleanArray> {
+        coded_text::matches(&Rows { table, codes, offsets }, among, nulls, predicate)
     }
 }
 
@@ -306,13 +230,17 @@ fn exact(mut codes: Vec<u8>) -> Buffer {
 #[cfg(test)]
 mod tests {
     use arrow::array::{BinaryViewArray, StringViewArray};
+    use arrow::datatypes::DataType;
     use fsst::Symbol;
 
     use super::*;
+    use crate::Error;
+    use crate::array::ArrayRef;
     use crate::array::build::Tree;
     use crate::dtype::PType;
     use crate::encodings::conformance;
     use crate::limits::Work;
+    use crate::mask::Mask;
 
     struct Encoded {
         symbols: Vec<u8>,

@@ -95,7 +95,7 @@ impl ZigZagArray {
                 if list.has_null() {
                     values.push(Scalar::null(self.encoded.dtype()));
                 }
-                Some(Predicate::In(Arc::new(InList::new(values, list.negated()))))
+                Some(Predicate::In(Arc::new(InList::new(values).with_negated(list.negated()))))
             }
             _ => None,
         }

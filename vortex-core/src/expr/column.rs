@@ -73,12 +73,12 @@ impl ColumnExpr {
 
     /// `column IN (values)`.
     pub fn is_in<V: Into<Scalar>>(self, values: impl IntoIterator<Item = V>) -> Expr {
-        self.is(Predicate::In(Arc::new(InList::new(values.into_iter().map(Into::into), false))))
+        self.is(Predicate::In(Arc::new(InList::new(values.into_iter().map(Into::into)))))
     }
 
     /// `column NOT IN (values)`.
     pub fn not_in<V: Into<Scalar>>(self, values: impl IntoIterator<Item = V>) -> Expr {
-        self.is(Predicate::In(Arc::new(InList::new(values.into_iter().map(Into::into), true))))
+        self.is(Predicate::In(Arc::new(InList::new(values.into_iter().map(Into::into)).with_negated(true))))
     }
 
     /// `column LIKE pattern`: `%` matches any characters, `_` matches any one character, `\` escapes.

@@ -40,8 +40,8 @@ impl PartialEq for InList {
 }
 
 impl InList {
-    /// `value IN (values)`, or NOT IN. Values must be of one type; nulls may be among them.
-    pub fn new(values: impl IntoIterator<Item = Scalar>, negated: bool) -> Self {
+    /// `value IN (values)`. Values must be of one type; nulls may be among them.
+    pub fn new(values: impl IntoIterator<Item = Scalar>) -> Self {
         let (nulls, mut values): (Vec<_>, Vec<_>) = values.into_iter().partition(Scalar::is_null);
         let comparable = |first: &Scalar| {
             let dtype = first.dtype().with_nullable(true);
@@ -57,10 +57,16 @@ impl InList {
             values,
             is_sorted,
             has_null: !nulls.is_empty(),
-            negated,
+            negated: false,
             lookup: OnceLock::new(),
             storage: OnceLock::new(),
         }
+    }
+
+    /// Sets whether this is NOT IN.
+    #[must_use]
+    pub fn with_negated(self, negated: bool) -> Self {
+        Self { negated, storage: OnceLock::new(), ..self }
     }
 
     /// The constants, without nulls. If their type has an order, they are in ascending order, each of them
@@ -87,7 +93,7 @@ impl InList {
     /// Turns IN into NOT IN, and vice versa.
     #[must_use]
     pub fn negate(&self) -> Self {
-        Self { negated: !self.negated, storage: OnceLock::new(), ..self.clone() }
+        self.clone().with_negated(!self.negated)
     }
 
     /// Whether some constant may be, and whether each value must be a constant, of the values from `min` to
@@ -119,7 +125,7 @@ impl InList {
 
     pub(super) fn try_map(&self, change: impl Fn(&Scalar) -> Result<Scalar>) -> Result<Self> {
         let values = self.values.iter().map(change).collect::<Result<Vec<_>>>()?;
-        Ok(Self { has_null: self.has_null, ..Self::new(values, self.negated) })
+        Ok(Self { has_null: self.has_null, ..Self::new(values).with_negated(self.negated) })
     }
 
     pub(super) fn evaluate(&self, array: &ArrayRef) -> Result<BooleanArray> {
@@ -185,7 +191,7 @@ mod tests {
         let dtype = DType::Primitive(PType::I32, true);
         let scalar =
             |v: &Option<i64>| Scalar::try_new(dtype.clone(), v.map_or(Value::Null, Value::Int)).unwrap();
-        InList::new(values.iter().map(scalar), negated)
+        InList::new(values.iter().map(scalar)).with_negated(negated)
     }
 
     #[test]
@@ -221,8 +227,8 @@ mod tests {
             let dtype = DType::Decimal(DecimalType::try_new(10, scale).unwrap(), false);
             Scalar::try_new(dtype, Value::Decimal(10.into())).unwrap()
         };
-        assert_eq!(InList::new([decimal(0), decimal(1), decimal(0)], false).values().len(), 3);
-        assert_eq!(InList::new([decimal(1), decimal(1)], false).values().len(), 1);
+        assert_eq!(InList::new([decimal(0), decimal(1), decimal(0)]).values().len(), 3);
+        assert_eq!(InList::new([decimal(1), decimal(1)]).values().len(), 1);
     }
 
     #[test]
@@ -246,7 +252,7 @@ mod tests {
     fn one_list_is_looked_up_in_several_types() {
         let words = ["a", "b", "c", "d", "e"]
             .map(|word| Scalar::try_new(DType::Utf8(false), Value::Utf8(word.into())).unwrap());
-        let list = InList::new(words, false);
+        let list = InList::new(words);
         let arrays: [ArrayRef; 2] = [
             Arc::new(StringViewArray::from(vec!["x", "b"])),
             Arc::new(arrow::array::StringArray::from(vec!["x", "b"])),
@@ -263,7 +269,7 @@ mod tests {
             Scalar::try_new(DType::Utf8(false), Value::Utf8(format!("text of number {number}").into()))
                 .unwrap()
         };
-        let array = InList::new((0..1000).map(text), false).to_arrow(&DataType::Utf8View).unwrap();
+        let array = InList::new((0..1000).map(text)).to_arrow(&DataType::Utf8View).unwrap();
         assert!(array.get_buffer_memory_size() < 50_000, "{} bytes", array.get_buffer_memory_size());
     }
 
@@ -273,12 +279,12 @@ mod tests {
         let words = ["a", "bb", "a string of more than twelve bytes", "dd", "ee", "ff"];
         let array: ArrayRef =
             Arc::new(StringViewArray::from(vec!["bb", "x", "a string of more than twelve bytes"]));
-        let found = InList::new(words.map(text), false).evaluate(&array).unwrap();
+        let found = InList::new(words.map(text)).evaluate(&array).unwrap();
         assert_eq!(found.iter().collect::<Vec<_>>(), [Some(true), Some(false), Some(true)]);
 
         let float = |v: f64| Scalar::try_new(DType::Primitive(PType::F64, false), Value::F64(v)).unwrap();
         let array: ArrayRef = Arc::new(Float64Array::from(vec![0.0, -0.0, f64::NAN]));
-        let found = InList::new([0.0, 1.0, 2.0, 3.0, f64::NAN].map(float), false).evaluate(&array).unwrap();
+        let found = InList::new([0.0, 1.0, 2.0, 3.0, f64::NAN].map(float)).evaluate(&array).unwrap();
         assert_eq!(found.iter().collect::<Vec<_>>(), [Some(true), Some(false), Some(true)]);
     }
 }

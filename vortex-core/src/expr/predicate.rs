@@ -231,9 +231,9 @@ mod tests {
                 let outcome = Predicate::In(Arc::new(list)).evaluate(&column).unwrap();
                 outcome.iter().collect::<Vec<_>>()
             };
-            assert_eq!(outcome(InList::new([], false)), [Some(false); 2]);
-            assert_eq!(outcome(InList::new([], true)), [Some(true); 2]);
-            assert_eq!(outcome(InList::new([null.clone()], true)), [None; 2]);
+            assert_eq!(outcome(InList::new([])), [Some(false); 2]);
+            assert_eq!(outcome(InList::new([]).with_negated(true)), [Some(true); 2]);
+            assert_eq!(outcome(InList::new([null.clone()]).with_negated(true)), [None; 2]);
         }
     }
 }

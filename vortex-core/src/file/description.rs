@@ -233,7 +233,7 @@ mod tests {
 
     /// A file of `len` bytes: zeros were inserted before its postscript, which was changed.
     async fn stretched(len: u64, change: impl FnOnce(&mut Postscript, &mut Vec<u8>)) -> Sparse {
-        let options = WriteOptions::new().with_metadata("station", "Oslo").unwrap();
+        let options = WriteOptions::new().with_user_metadata("station", "Oslo").unwrap();
         let mut first = written([table()], options).await.to_vec();
         let eof = first.len() - 8;
         let old = usize::from(u16::from_le_bytes([first[eof + 2], first[eof + 3]]));
@@ -299,7 +299,7 @@ mod tests {
             postscript.metadata.push((CHECKSUMS_KEY.into(), claimed));
         });
         let source = Arc::new(source.await);
-        let strict = OpenOptions::new().with_checksums(true);
+        let strict = OpenOptions::new().with_verify_checksums(true);
         let error = strict.open(Arc::clone(&source) as _).await.unwrap_err();
         assert!(error.to_string().contains("checksums"), "{error}");
         assert_eq!(source.reads.lock().len(), 2);

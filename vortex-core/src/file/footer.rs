@@ -254,7 +254,7 @@ impl Footer {
     }
 
     /// Whether what is read of the file is checked against its checksums: they are there, and it was
-    /// opened [to do so](super::OpenOptions::with_checksums).
+    /// opened [to do so](super::OpenOptions::with_verify_checksums).
     pub fn verifies_checksums(&self) -> bool {
         self.table.checksums.is_some()
     }

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use object_store::ObjectStore;
 use tokio::runtime::Builder;
 
-use super::described::Described;
 use super::description::LONGEST_END;
 use super::footer::Footer;
+use super::read_description::Described;
 use crate::Registry;
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
@@ -95,7 +95,7 @@ impl OpenOptions {
     /// Sets whether all data read is verified against the checksums of the file, if it has any; damage of
     /// any kind then results in an error. Off by default.
     #[must_use]
-    pub fn with_checksums(mut self, verify: bool) -> Self {
+    pub fn with_verify_checksums(mut self, verify: bool) -> Self {
         self.checksums = verify;
         self
     }
@@ -180,7 +180,7 @@ impl OpenOptions {
     }
 
     /// Parses the description of a file that is entirely in memory. With
-    /// [checksums](Self::with_checksums), it is verified, as are segments that scans read later.
+    /// [checksums](Self::with_verify_checksums), it is verified, as are segments that scans read later.
     ///
     /// # Errors
     /// If the bytes are not a Vortex file this build can read.
@@ -299,7 +299,7 @@ impl VortexFile {
     /// [footer](Footer::user_metadata) keeps; none if there is no such entry.
     ///
     /// # Errors
-    /// If reading fails, or if the file was opened to verify [checksums](OpenOptions::with_checksums), and that of the
+    /// If reading fails, or if the file was opened to verify [checksums](OpenOptions::with_verify_checksums), and that of the
     /// value is another one.
     pub async fn user_metadata(&self, key: &str) -> Result<Option<Bytes>> {
         let Some(entry) = self.footer.entry(key) else { return Ok(None) };

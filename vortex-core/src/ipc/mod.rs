@@ -12,5 +12,5 @@
 mod reader;
 mod writer;
 
-pub use reader::{IpcOptions, IpcReader};
+pub use reader::{IpcReadOptions, IpcReader};
 pub use writer::IpcWriter;

@@ -31,10 +31,10 @@ const MAX_BATCH_ROWS: usize = 64 << 10;
 /// use std::io::BufReader;
 ///
 /// use vortex_core::Limits;
-/// use vortex_core::ipc::IpcOptions;
+/// use vortex_core::ipc::IpcReadOptions;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let options = IpcOptions::new().with_limits(Limits::new().with_max_decoded_bytes(64 << 20));
+/// let options = IpcReadOptions::new().with_limits(Limits::new().with_max_decoded_bytes(64 << 20));
 /// for batch in options.open(BufReader::new(File::open("visits.stream")?))? {
 ///     println!("{} rows", batch?.num_rows());
 /// }
@@ -42,12 +42,12 @@ const MAX_BATCH_ROWS: usize = 64 << 10;
 /// # }
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct IpcOptions {
+pub struct IpcReadOptions {
     limits: Limits,
     registry: Registry,
 }
 
-impl IpcOptions {
+impl IpcReadOptions {
     /// The default options.
     pub fn new() -> Self {
         Self::default()
@@ -156,7 +156,7 @@ impl<R: Read> IpcReader<R> {
     /// # Errors
     /// If reading fails, or the first message is not a dtype.
     pub fn try_new(source: R) -> Result<Self> {
-        IpcOptions::new().open(source)
+        IpcReadOptions::new().open(source)
     }
 
     /// The logical type of all arrays.

@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn lists_match_where_any_value_may() {
         let list = |values: &[i64], negated| {
-            Predicate::In(Arc::new(InList::new(values.iter().map(|v| int(*v)), negated)))
+            Predicate::In(Arc::new(InList::new(values.iter().map(|v| int(*v))).with_negated(negated)))
         };
         assert_eq!(
             bits(&verdict(&list(&[5, 100], false), &ints(), &all_rows()).unwrap().may),

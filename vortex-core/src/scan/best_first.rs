@@ -10,6 +10,7 @@
 //! filter, so that most other rows are never decoded. The order is only a hint: rows are returned unordered,
 //! and none are left out.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array as _, ArrayRef};
@@ -25,6 +26,7 @@ use crate::dtype::arrow::data_type;
 use crate::layout::{SegmentSet, ZoneMap};
 use crate::limits::Work;
 use crate::mask::Mask;
+use crate::pruning::RowBlocks;
 use crate::{Error, Result};
 
 /// Up to this many columns can be read out of order at little cost, except from remote storage: chunks
@@ -167,13 +169,10 @@ impl BestFirst {
             return None;
         }
         let bounds = self.bounds(map)?;
-        let zones = |rows: &std::ops::Range<u64>| {
-            let first = usize::try_from(rows.start / map.zone_len).ok()?;
-            let end = usize::try_from(rows.end.div_ceil(map.zone_len)).ok()?;
-            bounds
-                .get(first..end.min(bounds.len()))
-                .filter(|zones| !zones.is_empty())
-                .map(|zones| (first, zones))
+        let zones = |rows: &Range<u64>| {
+            let zones = RowBlocks::of_zones(map).overlapping(rows);
+            let within = bounds.get(zones.start..zones.end.min(bounds.len()))?;
+            (!within.is_empty()).then_some((zones.start, within))
         };
         let (first, within) = zones(&plan.rows.bounds())?;
         let best = (0..within.len()).min_by_key(|zone| &within[*zone])?;
@@ -185,7 +184,7 @@ impl BestFirst {
         if ruled_out * 2 < within.len() && !few {
             return None;
         }
-        let unread = |rows: &std::ops::Range<u64>| {
+        let unread = |rows: &Range<u64>| {
             let bound = zones(rows).and_then(|(_, bounds)| bounds.iter().min().cloned()).flatten();
             Unread { start: rows.start, bound }
         };

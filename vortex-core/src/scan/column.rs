@@ -17,6 +17,28 @@ use crate::{Error, Result};
 /// wrong.
 const MAX_SAID: u64 = 512 << 10;
 
+/// The columns to read.
+#[derive(Debug, Clone)]
+pub(super) enum Selected {
+    /// All of the root, by position, since names may be duplicated.
+    All,
+    /// Those at paths.
+    Paths(Vec<FieldPath>),
+    /// A field of the root, regardless of the names of other fields.
+    RootField(usize),
+}
+
+impl Selected {
+    pub(super) fn columns(&self, footer: &Footer) -> Result<Vec<Column>> {
+        match (self, footer.dtype().as_columns()) {
+            (Self::All, Some(fields)) => (0..fields.len()).map(|at| Column::of_root(footer, at)).collect(),
+            (Self::All, None) => Ok(vec![Column::resolve(footer, &FieldPath::new([ROOT_COLUMN]))?]),
+            (Self::Paths(paths), _) => paths.iter().map(|path| Column::resolve(footer, path)).collect(),
+            (Self::RootField(at), _) => Ok(vec![Column::of_root(footer, *at)?]),
+        }
+    }
+}
+
 /// A column: its deepest separately stored layout, and the fields to take from the arrays there.
 #[derive(Debug, Clone)]
 pub(super) struct Column {

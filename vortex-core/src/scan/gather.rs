@@ -563,7 +563,7 @@ mod tests {
         let table = RecordBatch::try_from_iter(columns).unwrap();
         let bytes = written([&table], WriteOptions::new().with_checksums(true)).await;
         let len = bytes.len() as u64;
-        let file = open(bytes, OpenOptions::new().with_checksums(true)).await;
+        let file = open(bytes, OpenOptions::new().with_verify_checksums(true)).await;
         let scan = file.scan().with_filter(column("c0").eq(1));
         let metrics = Arc::clone(scan.metrics());
         let batches: Vec<_> = scan.into_stream().unwrap().try_collect().await.unwrap();
@@ -588,7 +588,7 @@ mod tests {
         let segment = file.footer().segment(crate::file::SegmentId(0)).unwrap();
         let mut bytes = bytes.to_vec();
         bytes[segment.offset as usize] ^= 1;
-        let options = OpenOptions::new().with_checksums(true);
+        let options = OpenOptions::new().with_verify_checksums(true);
         let damaged = options.open(Arc::new(MemoryFile::new(bytes))).await.unwrap();
         let message = rows_of(&damaged, &[30_000]).await.unwrap_err().to_string();
         assert!(message.contains("checksum"), "{message}");

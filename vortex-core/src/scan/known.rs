@@ -89,7 +89,6 @@ fn of_rows(map: &ZoneMap, rows: &Range<u64>, measures: Measures) -> Option<Aggre
     if !is_boundary(rows.start) || !is_boundary(rows.end) {
         return None;
     }
-    let zone = |row: u64| usize::try_from(row.div_ceil(map.zone_len)).ok();
-    let zones = zone(rows.start)?..zone(rows.end)?;
+    let zones = RowBlocks::of_zones(map).overlapping(rows);
     if zones.end > map.zone_count { None } else { map.aggregate(zones, measures) }
 }

@@ -28,6 +28,7 @@ mod queue;
 mod reader;
 mod ready;
 mod recent;
+mod schema;
 mod stream;
 mod task;
 mod zone_maps;
@@ -45,6 +46,7 @@ pub use extremes::Extremes;
 pub use reader::BatchReader;
 pub use stream::BatchStream;
 
+use self::column::Selected;
 use self::plan::Plan;
 use crate::Result;
 use crate::expr::{Expr, FieldPath};
@@ -93,9 +95,7 @@ pub enum RowAccess {
 #[derive(Debug, Clone)]
 pub struct ScanBuilder {
     file: VortexFile,
-    projection: Option<Vec<FieldPath>>,
-    /// A field of the root that is read instead of a projection, regardless of the names of other fields.
-    root_field: Option<usize>,
+    selected: Selected,
     schema: Option<SchemaRef>,
     filter: Option<Expr>,
     rows: Option<RowRanges>,
@@ -127,8 +127,7 @@ impl ScanBuilder {
     fn new(file: VortexFile) -> Self {
         Self {
             file,
-            projection: None,
-            root_field: None,
+            selected: Selected::All,
             schema: None,
             filter: None,
             rows: None,
@@ -168,13 +167,13 @@ impl ScanBuilder {
     /// ```
     #[must_use]
     pub fn with_projection<P: Into<FieldPath>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
-        self.projection = Some(paths.into_iter().map(Into::into).collect());
+        self.selected = Selected::Paths(paths.into_iter().map(Into::into).collect());
         self
     }
 
     /// Reads only field `at` of the root, although others may have the same name.
     pub(crate) fn with_root_field(mut self, at: usize) -> Self {
-        self.root_field = Some(at);
+        self.selected = Selected::RootField(at);
         self
     }
 
@@ -292,7 +291,7 @@ impl ScanBuilder {
     /// Shares the extremes that [`aggregate_each`](Self::aggregate_each) finds of each projected column with the scans of
     /// other files: those that follow need not find extremes that lie between these, so their results must be merged.
     #[must_use]
-    pub fn with_extremes(mut self, extremes: Vec<Arc<Extremes>>) -> Self {
+    pub fn with_shared_extremes(mut self, extremes: Vec<Arc<Extremes>>) -> Self {
         self.extremes = Some(extremes);
         self
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 
 use super::aggregate::Totals;
 use super::best_first::BestFirst;
@@ -13,11 +13,8 @@ use super::best_rows::BestRows;
 use super::column::Column;
 use super::conjunct::{self, Conjunct};
 use super::known::Known;
-use super::{RowAccess, ScanBuilder, ScanMetrics};
+use super::{RowAccess, ScanBuilder, ScanMetrics, schema};
 use crate::array::Measures;
-use crate::dtype::ROOT_COLUMN;
-use crate::dtype::arrow::field;
-use crate::dtype::stored::carrier;
 use crate::expr::{Expr, FieldPath};
 use crate::file::{Footer, VortexFile};
 use crate::io::{Budget, Scheduler};
@@ -172,21 +169,8 @@ impl Plan {
 
     pub(super) fn new(scan: &ScanBuilder) -> Result<Self> {
         let footer = scan.file.footer();
-        let projection = match (scan.root_field, &scan.projection) {
-            (Some(at), _) => vec![Column::of_root(footer, at)?],
-            (None, None) => all_columns(footer)?,
-            (None, Some(paths)) => {
-                paths.iter().map(|path| Column::resolve(footer, path)).collect::<Result<_>>()?
-            }
-        };
-        let schema = match &scan.schema {
-            Some(schema) => check_schema(schema, &projection)?,
-            None => default_schema(footer, &projection, scan)?,
-        };
-        let schema = match &scan.row_numbers {
-            Some(name) => with_row_numbers(&schema, name),
-            None => schema,
-        };
+        let projection = scan.selected.columns(footer)?;
+        let schema = schema::of_batches(scan, &projection)?;
         let (conjuncts, filter_columns) = conjunct::resolve(scan)?;
         let rows = row_ranges(scan)?;
         let (indices, excluded) = row_indices(scan, &rows)?;
@@ -363,72 +347,4 @@ fn split_step<'a>(columns: impl Iterator<Item = &'a Column>, footer: &Footer) ->
         step /= 2;
     }
     (step, step.saturating_mul(row_bytes))
-}
-
-/// All columns of the root, by position, since names may be duplicated.
-fn all_columns(footer: &Footer) -> Result<Vec<Column>> {
-    match footer.dtype().as_columns() {
-        Some(fields) => (0..fields.len()).map(|at| Column::of_root(footer, at)).collect(),
-        None => Ok(vec![Column::resolve(footer, &FieldPath::new([ROOT_COLUMN]))?]),
-    }
-}
-
-/// The projected fields of the file's own schema; nullable also if an enclosing struct is.
-fn default_schema(footer: &Footer, projection: &[Column], scan: &ScanBuilder) -> Result<SchemaRef> {
-    let own = footer.schema()?;
-    if scan.projection.is_none() && scan.root_field.is_none() {
-        return Ok(own);
-    }
-    let fields = projection.iter().map(|column| {
-        let own = match scan.root_field {
-            Some(at) => own.fields().get(at),
-            None => own_field(footer, &own, column.path.names()),
-        };
-        let field = match own {
-            Some(field) => field.as_ref().clone(),
-            None => field(column.path.names().last().map_or(ROOT_COLUMN, |name| name), &column.dtype)?,
-        };
-        Ok(field.with_nullable(column.dtype.is_nullable()))
-    });
-    let metadata = own.metadata().clone();
-    Ok(Arc::new(Schema::new_with_metadata(fields.collect::<Result<Vec<Field>>>()?, metadata)))
-}
-
-/// The field at a path, where all on the way are structs. The schema has the fields of the file in
-/// their order.
-fn own_field<'a>(footer: &Footer, schema: &'a Schema, path: &[Arc<str>]) -> Option<&'a FieldRef> {
-    let (first, rest) = path.split_first()?;
-    let at = footer.dtype().as_columns().map_or(Some(0), |fields| fields.position(first))?;
-    let field = schema.fields().get(at).filter(|field| field.name() == &**first)?;
-    rest.iter().try_fold(field, |field, name| match field.data_type() {
-        DataType::Struct(fields) => Some(fields.find(name)?.1),
-        _ => None,
-    })
-}
-
-fn with_row_numbers(schema: &Schema, name: &str) -> SchemaRef {
-    let number = Arc::new(Field::new(name, DataType::UInt64, false));
-    let fields: Vec<FieldRef> = schema.fields().iter().cloned().chain([number]).collect();
-    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
-}
-
-fn check_schema(schema: &SchemaRef, projection: &[Column]) -> Result<SchemaRef> {
-    if schema.fields().len() != projection.len() {
-        return Err(Error::invalid(format!(
-            "schema has {} fields, but {} columns are projected",
-            schema.fields().len(),
-            projection.len()
-        )));
-    }
-    for (field, column) in schema.fields().iter().zip(projection) {
-        if carrier(&column.dtype, field.data_type()).is_none() {
-            return Err(Error::invalid(format!(
-                "column `{}` of type {} cannot be read as {}",
-                column.path,
-                column.dtype,
-                field.data_type()
-            )));
-        }
-    }
-    Ok(Arc::clone(schema))
 }

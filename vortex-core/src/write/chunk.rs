@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 
 use super::ZONE_LEN;
 use super::dictionary::{Text, TextColumn};
-use super::pieces::{join, joined_bytes};
 use super::row_sizes::RowSizes;
+use super::waiting_rows::{join, joined_bytes};
 use crate::Result;
 use crate::compress::Compressor;
 use crate::dtype::{DType, PType};

@@ -15,7 +15,7 @@ use arrow::datatypes::{
     ArrowNativeType as _, ByteViewType, DataType, Int16Type, Int32Type, Int64Type, RunEndIndexType,
 };
 
-use super::pieces::{distinct_bytes, spanned};
+use super::waiting_rows::{distinct_bytes, spanned};
 use crate::array::shown_children;
 use crate::dtype::any_inner;
 use crate::{Error, Result};

@@ -56,10 +56,11 @@ mod narrow_keys;
 mod options;
 mod output;
 mod pending;
-mod pieces;
+
 mod row_sizes;
 mod storable;
 mod summary;
+mod waiting_rows;
 mod writer;
 mod written;
 mod zone_table;
@@ -74,10 +75,10 @@ use tokio::runtime::Builder;
 pub(crate) use carry::carry;
 pub(crate) use intake::{Intake, MAX_ROW_BYTES};
 pub use options::WriteOptions;
-pub(crate) use pieces::raw_bytes;
 pub use storable::can_write;
 pub(crate) use storable::{carriers, check_batch, check_depth};
 pub use summary::{ColumnSummary, WriteSummary};
+pub(crate) use waiting_rows::raw_bytes;
 pub use writer::FileWriter;
 
 use crate::io::{Sink, block_on_thread};

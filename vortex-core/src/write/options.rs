@@ -22,7 +22,7 @@ const MEMORY_BUDGET: usize = 64 << 20;
 ///     .with_min_reader("0.54".parse()?)
 ///     .with_memory_budget(256 << 20)
 ///     .with_checksums(true)
-///     .with_metadata("station", "Oslo")?;
+///     .with_user_metadata("station", "Oslo")?;
 /// # Ok::<(), vortex_core::Error>(())
 /// ```
 ///
@@ -86,7 +86,7 @@ impl WriteOptions {
     }
 
     /// Sets whether the file contains checksums of all its parts except the postscript, which tells where they are, 8
-    /// bytes per segment. Readers verify what they read against them [if requested](crate::file::OpenOptions::with_checksums); the
+    /// bytes per segment. Readers verify what they read against them [if requested](crate::file::OpenOptions::with_verify_checksums); the
     /// reference implementation ignores them. Off by default.
     #[must_use]
     pub fn with_checksums(mut self, checksums: bool) -> Self {
@@ -110,7 +110,7 @@ impl WriteOptions {
     /// # Errors
     /// If the key is empty, longer than 64 bytes or begins with `vortex-core.`, or if there are 14 entries already: the
     /// writer reserves two for itself. With 13 or 14, a file may lack room for the version of the writer.
-    pub fn with_metadata(mut self, key: &str, value: impl Into<Bytes>) -> Result<Self> {
+    pub fn with_user_metadata(mut self, key: &str, value: impl Into<Bytes>) -> Result<Self> {
         if key.is_empty() || key.len() > MAX_USER_KEY_LEN {
             return Err(Error::invalid(format!(
                 "metadata key of {} bytes, 1 to {MAX_USER_KEY_LEN} allowed",

@@ -7,8 +7,8 @@ use arrow::array::{Array as _, ArrayRef};
 
 use super::ZONE_LEN;
 use super::chunk::chunk_rows;
-use super::pieces::Piece;
 use super::row_sizes::RowSizes;
+use super::waiting_rows::WaitingRows;
 use crate::Result;
 
 /// In a column without runs, one in this many pieces is checked for runs again.
@@ -28,9 +28,9 @@ pub(super) struct PendingRows {
 /// Rows of one leaf.
 #[derive(Debug, Default)]
 struct PendingLeaf {
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<WaitingRows>,
     /// Short pieces, after all others, and the bytes that their arrays take besides the rows.
-    short: Vec<Piece>,
+    short: Vec<WaitingRows>,
     array_bytes: usize,
     rows: usize,
     sizes: RowSizes,
@@ -143,7 +143,7 @@ impl PendingLeaf {
         if array.is_empty() {
             return Ok(());
         }
-        let piece = Piece::new(array).owned()?;
+        let piece = WaitingRows::new(array).owned()?;
         if !piece.is_short() {
             if let Some(before) = self.take_short()? {
                 self.push_piece(before)?;
@@ -168,21 +168,21 @@ impl PendingLeaf {
     }
 
     /// Takes the short pieces, joined.
-    fn take_short(&mut self) -> Result<Option<Piece>> {
+    fn take_short(&mut self) -> Result<Option<WaitingRows>> {
         let short = std::mem::take(&mut self.short);
         self.array_bytes = 0;
         short.iter().for_each(|piece| self.remove(piece));
         let arrays: Vec<_> = short.into_iter().map(|piece| piece.array).collect();
-        Piece::joined(&arrays)
+        WaitingRows::joined(&arrays)
     }
 
-    fn push_short(&mut self, piece: Piece) {
+    fn push_short(&mut self, piece: WaitingRows) {
         self.array_bytes += piece.array_bytes();
         self.add(&piece);
         self.short.push(piece);
     }
 
-    fn push_piece(&mut self, mut piece: Piece) -> Result<()> {
+    fn push_piece(&mut self, mut piece: WaitingRows) -> Result<()> {
         if self.without_runs.is_multiple_of(ASKED_AGAIN) && piece.shorten()? {
             self.without_runs = 0;
         } else {
@@ -193,12 +193,12 @@ impl PendingLeaf {
         Ok(())
     }
 
-    fn add(&mut self, piece: &Piece) {
+    fn add(&mut self, piece: &WaitingRows) {
         self.rows += piece.array.len();
         self.sizes += piece.sizes;
     }
 
-    fn remove(&mut self, piece: &Piece) {
+    fn remove(&mut self, piece: &WaitingRows) {
         self.rows -= piece.array.len();
         self.sizes -= piece.sizes;
     }
@@ -264,7 +264,7 @@ mod tests {
     use arrow::datatypes::i256;
 
     use super::*;
-    use crate::write::pieces::join;
+    use crate::write::waiting_rows::join;
 
     fn ints(values: std::ops::Range<i32>) -> ArrayRef {
         Arc::new(Int32Array::from_iter_values(values))

@@ -61,7 +61,7 @@ impl WriteSummary {
     }
 
     /// The footer of the file, as if it had been opened: a newly written file can be scanned without
-    /// reading its footer. With [checksums](OpenOptions::with_checksums), what scans read is verified.
+    /// reading its footer. With [checksums](OpenOptions::with_verify_checksums), what scans read is verified.
     ///
     /// # Errors
     /// If the file exceeds the limits set in `options`.

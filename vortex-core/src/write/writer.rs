@@ -264,12 +264,12 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Adds an entry of user metadata that is known only now; see [`WriteOptions::with_metadata`].
+    /// Adds an entry of user metadata that is known only now; see [`WriteOptions::with_user_metadata`].
     ///
     /// # Errors
-    /// As [`WriteOptions::with_metadata`]; the writer is unchanged and can be used further.
+    /// As [`WriteOptions::with_user_metadata`]; the writer is unchanged and can be used further.
     pub fn set_metadata(&mut self, key: &str, value: impl Into<Bytes>) -> Result<()> {
-        self.options = self.options.clone().with_metadata(key, value)?;
+        self.options = self.options.clone().with_user_metadata(key, value)?;
         Ok(())
     }
 

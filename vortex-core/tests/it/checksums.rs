@@ -17,7 +17,7 @@ async fn segments_can_be_compressed_and_checked() {
     let batch = table(20_000);
     for scheme in [SegmentCompression::Lz4, SegmentCompression::Zlib, SegmentCompression::Zstd] {
         let options = WriteOptions::new().with_segment_compression(scheme).with_checksums(true);
-        let options = options.with_metadata("app", "x").unwrap();
+        let options = options.with_user_metadata("app", "x").unwrap();
         let file = opened(written([&batch], options).await).await;
         assert!(file.footer().segments().iter().all(|segment| segment.compression == Some(scheme)));
         assert_eq!(read_as(&file, batch.schema()).await, batch);
@@ -55,12 +55,12 @@ fn places_of_description(bytes: &[u8], start: u64) -> impl Iterator<Item = u64> 
 
 #[tokio::test]
 async fn every_flipped_bit_is_noticed() {
-    let options = WriteOptions::new().with_checksums(true).with_metadata("app", "user bytes").unwrap();
+    let options = WriteOptions::new().with_checksums(true).with_user_metadata("app", "user bytes").unwrap();
     let bytes = written([&table(9000)], options).await;
     let sound = verified(bytes.clone()).await;
     assert_eq!(sound.problems, []);
     assert!(sound.checked_segments > 5 && sound.checked_zones > 5, "{sound:?}");
-    let strict = OpenOptions::new().with_checksums(true);
+    let strict = OpenOptions::new().with_verify_checksums(true);
     let file = strict.open(Arc::new(MemoryFile::new(bytes.clone()))).await.unwrap();
     let segments = file.footer().segments().to_vec();
     for segment in &segments {
@@ -87,7 +87,7 @@ async fn a_footer_that_needs_no_reading_verifies_checksums_if_asked_to() {
     let options = WriteOptions::new().with_checksums(true);
     let (bytes, summary) =
         written_by(batch.schema(), options, async |writer| writer.write(&batch).await).await;
-    let strict = OpenOptions::new().with_checksums(true);
+    let strict = OpenOptions::new().with_verify_checksums(true);
 
     let footer = summary.footer(&strict).unwrap();
     assert!(footer.verifies_checksums());
@@ -109,9 +109,10 @@ async fn a_footer_that_needs_no_reading_verifies_checksums_if_asked_to() {
 async fn long_metadata_is_read_and_checked_when_it_is_asked_for() {
     let long = "of a long value ".repeat(1000);
     let options = WriteOptions::new().with_checksums(true);
-    let options = options.with_metadata("long", long.clone()).unwrap().with_metadata("short", "s").unwrap();
+    let options =
+        options.with_user_metadata("long", long.clone()).unwrap().with_user_metadata("short", "s").unwrap();
     let bytes = written([&table(10)], options).await;
-    let strict = OpenOptions::new().with_checksums(true).with_tail_size(64 << 10);
+    let strict = OpenOptions::new().with_verify_checksums(true).with_tail_size(64 << 10);
     let file = strict.open_bytes(bytes.clone()).unwrap();
     assert_eq!(file.user_metadata("long").await.unwrap().unwrap(), long);
     assert_eq!(file.user_metadata("short").await.unwrap().unwrap(), "s");
@@ -136,7 +137,7 @@ async fn checksums_are_read_with_the_description() {
     let path = Path::from("file");
     store.put(&path, bytes.into()).await.unwrap();
     let source = ObjectFile::new(Arc::clone(&store) as _, store.head(&path).await.unwrap());
-    let strict = OpenOptions::new().with_checksums(true);
+    let strict = OpenOptions::new().with_verify_checksums(true);
     let file = strict.open(Arc::new(source)).await.unwrap();
     assert!(file.footer().verifies_checksums());
     assert_eq!(store.reads.take(), 1);

@@ -19,7 +19,7 @@ use vortex_core::encodings::Encoding;
 use vortex_core::expr::{Expr, column};
 use vortex_core::file::{OpenOptions, SegmentId};
 use vortex_core::io::{MemoryFile, ReadAt, StorageProfile};
-use vortex_core::ipc::{IpcOptions, IpcReader, IpcWriter};
+use vortex_core::ipc::{IpcReadOptions, IpcReader, IpcWriter};
 use vortex_core::layout::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet};
 use vortex_core::scan::{RowAccess, ScanBuilder};
 use vortex_core::write::WriteOptions;
@@ -265,7 +265,7 @@ fn streams_are_read_with_an_encoding_of_another_crate() {
 
     let numbers = Numbers::default();
     let registry = Registry::built_in().with_encoding(Arc::new(numbers.clone()));
-    let reader = IpcOptions::new().with_registry(registry).open(bytes.as_slice()).unwrap();
+    let reader = IpcReadOptions::new().with_registry(registry).open(bytes.as_slice()).unwrap();
     let found: Vec<_> = reader.map(|batch| batch.unwrap()).collect();
     let expected: Vec<_> =
         IpcReader::try_new(original.as_slice()).unwrap().map(|batch| batch.unwrap()).collect();

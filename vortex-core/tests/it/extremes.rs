@@ -113,7 +113,8 @@ async fn rows_are_counted_if_that_is_wanted_too() {
 async fn files_whose_values_lie_between_those_found_before_are_not_read() {
     let (high, low) = (file(ROWS).await, file(0).await);
     let extremes = vec![Arc::new(Extremes::default())];
-    let scan = |file: &VortexFile| file.scan().with_projection(["long"]).with_extremes(extremes.clone());
+    let scan =
+        |file: &VortexFile| file.scan().with_projection(["long"]).with_shared_extremes(extremes.clone());
     let (first, splits) = found(scan(&high), Measures::MAX).await;
     assert!(max_of(&first).contains(&long((2 * ROWS - 1) * 3)) && splits > 0);
     let (second, splits) = found(scan(&low), Measures::MAX).await;
@@ -181,7 +182,7 @@ fn extremes_are_those_of_all_rows() {
             let all = runtime.block_on(scan.clone().with_pruning(false).aggregate()).unwrap();
             let wanted = |at: usize| columns[at].1;
             let alone = runtime.block_on(scan.clone().aggregate_each(count_rows, wanted)).unwrap();
-            let scan = scan.with_extremes(shared.clone());
+            let scan = scan.with_shared_extremes(shared.clone());
             let after = runtime.block_on(scan.aggregate_each(count_rows, wanted)).unwrap();
             for (at, (name, measures)) in columns.iter().enumerate() {
                 let (all, alone) = (&all.columns[at], &alone.columns[at]);

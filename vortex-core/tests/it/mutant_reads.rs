@@ -194,7 +194,7 @@ async fn aggregated(
     let wanted: Vec<_> = columns.dtypes().iter().map(|_| measures[random.below(measures.len())]).collect();
     // Extremes found by the first are shared with the second.
     for counts_rows in [true, false] {
-        let scan = scan().with_extremes(extremes.clone());
+        let scan = scan().with_shared_extremes(extremes.clone());
         let _whatever_it_is = scan.aggregate_each(counts_rows, |at| wanted[at]).await;
     }
     let (Some(whole), Ok(found)) = (whole, scan().with_pruning(false).aggregate().await) else {
@@ -325,7 +325,7 @@ fn predicate(dtype: &DType, at: usize, whole: Option<&RecordBatch>, random: &mut
     let negated = random.below(2) == 0;
     match random.below(4) {
         0 => Predicate::Between(one, other),
-        1 => Predicate::In(Arc::new(InList::new([one, other], negated))),
+        1 => Predicate::In(Arc::new(InList::new([one, other]).with_negated(negated))),
         2 if matches!(dtype.storage(), DType::Utf8(_)) => {
             let text: String = one.as_str().unwrap_or("a").chars().take(3).collect();
             let other: String = other.as_str().unwrap_or("b").chars().rev().take(2).collect();

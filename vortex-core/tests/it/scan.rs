@@ -47,8 +47,11 @@ async fn a_filtered_scan_equals_filtering_the_whole_file() {
         Expr::compare("l_orderkey", CompareOp::GtEq, int(i64::MAX)),
         field("l_orderkey", Predicate::Between(int(middle - 50), int(middle + 50))),
         field("l_returnflag", Predicate::Compare(CompareOp::NotEq, text("N"))),
-        field("l_shipmode", Predicate::In(Arc::new(InList::new(["AIR", "RAIL"].map(text), false)))),
-        field("l_shipmode", Predicate::In(Arc::new(InList::new(["AIR", "RAIL"].map(text), true)))),
+        field("l_shipmode", Predicate::In(Arc::new(InList::new(["AIR", "RAIL"].map(text))))),
+        field(
+            "l_shipmode",
+            Predicate::In(Arc::new(InList::new(["AIR", "RAIL"].map(text)).with_negated(true))),
+        ),
         field("l_comment", like("%even%", false)),
         field("l_comment", like("a%", true)),
         field("l_comment", Predicate::IsNull),
@@ -305,7 +308,7 @@ async fn damaged_zone_tables_change_no_answer() {
     let table = RecordBatch::try_from_iter([("n", numbers)]).unwrap();
     let bytes = written([&table], WriteOptions::new().with_checksums(true)).await.to_vec();
     let small = |verify: bool, bytes: Vec<u8>| async move {
-        let options = OpenOptions::new().with_checksums(verify);
+        let options = OpenOptions::new().with_verify_checksums(verify);
         let file = options.open(Arc::new(MemoryFile::new(bytes))).await?;
         let rows = collect(file.scan().with_filter(column("n").lt(50))).await?;
         Ok::<_, Error>(rows.num_rows())

@@ -293,7 +293,7 @@ async fn files_are_told_to_be_full_by_what_their_rows_will_take() {
 #[tokio::test]
 async fn metadata_may_become_known_while_rows_are_written() {
     let batch = table(10);
-    let options = WriteOptions::new().with_metadata("a", "before").unwrap();
+    let options = WriteOptions::new().with_user_metadata("a", "before").unwrap();
     let (bytes, _) = written_by(batch.schema(), options, async |writer| {
         writer.write(&batch).await?;
         writer.set_metadata("a", "after")?;
@@ -316,7 +316,7 @@ async fn bounds_of_text_and_booleans_are_exact_unless_they_were_cut() {
         let flags = BooleanArray::from(vec![true, true]);
         let columns: [(_, ArrayRef); 2] = [("text", Arc::new(text)), ("flag", Arc::new(flags))];
         let batch = RecordBatch::try_from_iter(columns).unwrap();
-        let named = |options: WriteOptions, at| options.with_metadata(&format!("key {at}"), "").unwrap();
+        let named = |options: WriteOptions, at| options.with_user_metadata(&format!("key {at}"), "").unwrap();
         let options = (0..entries).fold(WriteOptions::new().with_checksums(true), named);
         let (bytes, _) =
             written_by(batch.schema(), options, async |writer| writer.write(&batch).await.map(drop)).await;

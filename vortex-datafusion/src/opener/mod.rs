@@ -194,7 +194,7 @@ impl OpenerState {
         match self.options().verify_checksums && ignores {
             true => plan_err!(
                 "{} was opened without verifying its checksums, which `verify_checksums` asks for: open it with \
-                 `OpenOptions::with_checksums(true)`",
+                 `OpenOptions::with_verify_checksums(true)`",
                 open.source().name()
             ),
             false => Ok(()),

@@ -147,9 +147,9 @@ impl Above {
     fn below(&self, node: &dyn ExecutionPlan) -> Self {
         let mut below = self.clone();
         if let Some(sort) = node.downcast_ref::<SortExec>() {
-            below.best = BestWanted::Rows(sort.fetch());
+            below.best = BestWanted::First(sort.fetch());
         } else if node.fetch().is_some() {
-            below.best = BestWanted::None;
+            below.best = BestWanted::InOrder;
         }
         let wrong = |filter: &&Produced| node.fetch().is_some() || misdirects(node, &filter.names);
         below.distrusted.extend(self.filters.iter().filter(wrong).map(|filter| filter.id));
@@ -226,7 +226,7 @@ fn without_dynamic(filter: &FilterExec) -> Result<Option<Arc<dyn ExecutionPlan>>
 fn tell_scan(exec: &DataSourceExec, above: &Above) -> Option<Arc<dyn ExecutionPlan>> {
     let (config, source) = exec.downcast_to_file_source::<VortexSource>()?;
     let is_ordered = !config.output_ordering.is_empty() && config.file_groups.len() > 1;
-    let best = if config.limit.is_some() { BestWanted::None } else { above.best };
+    let best = if config.limit.is_some() { BestWanted::InOrder } else { above.best };
     let told = source.told(&above.distrusted, best);
     let finds_best = told.as_ref().unwrap_or(source).best_first.is_some();
     let whole =

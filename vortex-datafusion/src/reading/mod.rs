@@ -175,7 +175,8 @@ impl Reading {
         if let Some((footer, _)) = known {
             return Ok(VortexFile::from_footer(source, footer));
         }
-        let mut options = self.session.terms.options().with_file_size(meta.size).with_checksums(verify);
+        let mut options =
+            self.session.terms.options().with_file_size(meta.size).with_verify_checksums(verify);
         if let Some(bytes) = is_preloaded.then_some(meta.size).or(self.tail()).or(hint) {
             options = options.with_tail_size(bytes);
         }

@@ -117,9 +117,9 @@ impl VortexSink {
     /// [`VortexFile::user_metadata`](vortex_core::VortexFile::user_metadata). One with the same key is replaced.
     ///
     /// # Errors
-    /// As of [`WriteOptions::with_metadata`](vortex_core::write::WriteOptions::with_metadata), with one entry less, and if the
+    /// As of [`WriteOptions::with_user_metadata`](vortex_core::write::WriteOptions::with_user_metadata), with one entry less, and if the
     /// key begins with `vortex-datafusion.`.
-    pub fn with_metadata(mut self, key: &str, value: &str) -> Result<Self> {
+    pub fn with_user_metadata(mut self, key: &str, value: &str) -> Result<Self> {
         self.metadata.insert(key, value)?;
         Ok(self)
     }

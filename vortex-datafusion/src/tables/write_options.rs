@@ -74,7 +74,7 @@ impl VortexWriteOptions {
     /// [`VortexFile::user_metadata`](vortex_core::VortexFile::user_metadata). One with the same key is replaced. In SQL,
     /// `OPTIONS ('metadata::station' 'Oslo')`, with keys in lower case.
     #[must_use]
-    pub fn with_metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+    pub fn with_user_metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.push((key.into(), value.into()));
         self
     }

@@ -161,7 +161,7 @@ fn rows_that_contradict_the_recorded_order_are_found() {
         let column = Arc::new(Int64Array::from(values)) as ArrayRef;
         let rows = RecordBatch::try_from_iter([("a", column)]).unwrap();
         let order = ("vortex-datafusion.order", "asc,nulls_last,1:a");
-        let options = WriteOptions::new().with_metadata(order.0, order.1).unwrap();
+        let options = WriteOptions::new().with_user_metadata(order.0, order.1).unwrap();
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             let sink = LocalSink::create(&path).unwrap();
             let mut writer = FileWriter::try_new(sink, rows.schema(), options).unwrap();

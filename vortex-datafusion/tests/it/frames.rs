@@ -367,11 +367,13 @@ async fn files_get_the_metadata_of_statements_frames_and_tables() {
     );
     assert!(stored(&path("a.vortex"), "vortex-datafusion.order").await.is_some());
 
-    let told = VortexWriteOptions::new().with_metadata("Station", "Bergen").with_metadata("Station", "Oslo");
+    let told = VortexWriteOptions::new()
+        .with_user_metadata("Station", "Bergen")
+        .with_user_metadata("Station", "Oslo");
     let rows = context.sql("SELECT 1 AS a").await.unwrap();
     rows.clone().write_vortex(path("b.vortex").to_str().unwrap(), told).await.unwrap();
     assert_eq!(stored(&path("b.vortex"), "Station").await.as_deref(), Some("Oslo"));
-    let reserved = VortexWriteOptions::new().with_metadata("vortex-datafusion.order", "x");
+    let reserved = VortexWriteOptions::new().with_user_metadata("vortex-datafusion.order", "x");
     let error =
         rows.write_vortex(path("c.vortex").to_str().unwrap(), reserved).await.unwrap_err().to_string();
     assert!(error.contains("are reserved"), "{error}");

@@ -213,12 +213,12 @@ async fn checksums_that_were_not_asked_for_in_time_are_not_silently_left_out() {
     run(&context, "SET vortex.verify_checksums = true").await;
     register_table(&context, in_memory(&[&path]).await);
     let unverified = error(&context, sum).await;
-    assert!(unverified.contains("with_checksums"), "{unverified}");
+    assert!(unverified.contains("with_verify_checksums"), "{unverified}");
 
     let middle = bytes.len() / 3;
     bytes[middle] ^= 1;
     let source: Arc<dyn ReadAt> = Arc::new(MemoryFile::new(bytes));
-    let verifies = OpenOptions::new().with_checksums(true);
+    let verifies = OpenOptions::new().with_verify_checksums(true);
     let table = VortexTable::open_with([source], &verifies).await.unwrap();
     context.deregister_table("t").unwrap();
     register_table(&context, table);

@@ -346,7 +346,9 @@ impl<F: Float> AlpArray<F> {
         if integers.is_empty() {
             return Some(IntegerTest::Uniform(list.negated()));
         }
-        Some(IntegerTest::Predicate(Predicate::In(Arc::new(InList::new(integers, list.negated())))))
+        Some(IntegerTest::Predicate(Predicate::In(Arc::new(
+            InList::new(integers).with_negated(list.negated()),
+        ))))
     }
 
     /// Replaces the outcome of patched rows with that of their patches. Null rows stay null.

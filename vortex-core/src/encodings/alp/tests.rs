@@ -123,7 +123,8 @@ fn constants_between_and_beyond_the_values_compare_like_values() {
         }
         for high in constants {
             predicates.push(Predicate::Between(scalar(low), scalar(high)));
-            let lists = [false, true].map(|negated| InList::new([scalar(low), scalar(high)], negated));
+            let lists =
+                [false, true].map(|negated| InList::new([scalar(low), scalar(high)]).with_negated(negated));
             predicates.extend(lists.map(|list| Predicate::In(Arc::new(list))));
         }
     }

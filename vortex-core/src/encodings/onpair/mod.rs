@@ -17,28 +17,23 @@ mod encode;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{BooleanArray, UInt64Array};
-use arrow::buffer::{BooleanBuffer, Buffer};
-use arrow::datatypes::DataType;
+use arrow::array::BooleanArray;
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 
 use super::Encoding;
 use super::any_keys::{AnyKeys, with_keys};
-use super::coded_text::{self, Chosen, CodedRows, MIN_PER_TAKEN, Places, integers};
+use super::coded_text::{self, CodedRows, CodedTextArray, Codes, MIN_PER_TAKEN, Places, integers};
 use super::dict::used_values;
 use super::varbin::one_more;
-use crate::array::{
-    ArrayRef, Decoded, EncodedArray, EncodedRef, Lengths, Node, Validity, ValidityChild, bytes,
-    decode_offsets, integer_at, numbers,
-};
+use crate::array::{Decoded, EncodedRef, Node, bytes, decode_offsets, numbers};
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::kernels::automaton::Automaton;
 use crate::kernels::gather::Key;
-use crate::kernels::joined::Follow;
+use crate::kernels::joined::{Follow, Joined};
 use crate::kernels::needle::{Against, Needle};
 use crate::kernels::onpair::Tokens;
 use crate::limits::Limits;
-use crate::mask::Mask;
 use crate::once::get_or_try_init;
 use crate::{Error, Result};
 
@@ -79,11 +74,11 @@ impl Encoding for OnPair {
 
     fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let parts = Parts::of(node)?;
-        Ok(Arc::new(OnPairArray {
+        let dictionary = parts.dictionary(node)?;
+        Ok(Arc::new(CodedTextArray {
             dtype: node.dtype().clone(),
             len: node.len(),
-            dictionary: parts.dictionary(node)?,
-            codes: node.child(1, &parts.codes, parts.code_count)?,
+            codes: TokenCodes { dictionary, codes: node.child(1, &parts.codes, parts.code_count)? },
             offsets: node.child(2, &parts.offsets, one_more(node.len())?)?,
             lengths: node.child(3, &parts.lengths, node.len())?,
             validity: node.validity_child(4)?,
@@ -109,11 +104,10 @@ impl Encoding for OnPair {
         let lengths = with_keys!(&numbers, |codes| {
             coded_text::lengths_of(codes, &offsets, |codes| tokens.decoded_len(codes), node.limits())?
         });
-        Ok(Arc::new(OnPairArray {
+        Ok(Arc::new(CodedTextArray {
             dtype: node.dtype().clone(),
             len: rows.len(),
-            dictionary,
-            codes,
+            codes: TokenCodes { dictionary, codes },
             offsets: coded_text::integers_child(offsets, node.limits()),
             lengths,
             validity: validity?,
@@ -184,16 +178,11 @@ impl Dictionary {
     }
 }
 
+/// The codes of many rows.
 #[derive(Debug, Clone)]
-struct OnPairArray {
-    dtype: DType,
-    len: usize,
+struct TokenCodes {
     dictionary: Arc<Dictionary>,
     codes: EncodedRef,
-    offsets: EncodedRef,
-    lengths: EncodedRef,
-    validity: ValidityChild,
-    limits: Limits,
 }
 
 /// The codes as numbers of tokens.
@@ -203,156 +192,74 @@ fn keys_of(codes: &EncodedRef) -> Result<AnyKeys> {
     Ok(keys)
 }
 
-impl OnPairArray {
-    /// The codes of all rows of this slice, and their start among all codes.
-    fn window(&self) -> Result<(AnyKeys, usize)> {
-        let start = integer_at(&self.offsets, 0, "codes offsets")?;
-        let end = integer_at(&self.offsets, self.len, "codes offsets")?;
-        if start > end || end > self.codes.len() {
-            return Err(Error::corrupt(format!("codes at {start}..{end} of {}", self.codes.len())));
-        }
-        self.limits.decoded_bytes(end - start, size_of::<u32>())?;
-        let codes = self.codes.slice(start..end)?;
-        Ok((keys_of(&codes)?, start))
-    }
+impl Codes for TokenCodes {
+    const ID: &'static str = ID;
+    const MAX_BYTES_PER_CODE: usize = MAX_TOKEN_BYTES;
 
-    /// The ends of the codes of each row, relative to the start of the window.
-    fn ends(&self, start: usize) -> Result<Vec<usize>> {
-        let mut ends = decode_offsets(&self.offsets, "codes offsets", self.codes.len())?;
-        ends.iter_mut().for_each(|end| *end -= start);
-        Ok(ends)
-    }
-
-    fn choose(&self, chosen: Chosen<'_>) -> Result<EncodedRef> {
-        let places = Places::of(&self.offsets, chosen, self.codes.len())?;
-        let (codes, ends) = self.gather(&places)?;
-        Ok(Arc::new(Self {
-            len: chosen.len(),
-            codes,
-            offsets: coded_text::integers_child(ends, &self.limits),
-            lengths: chosen.of(&self.lengths)?,
-            validity: self.validity.pick(&|child| chosen.of(child))?,
-            ..self.clone()
-        }))
-    }
-
-    /// The concatenated codes of some rows, and the end of each row. Only these codes are decoded if they are few of those
-    /// between the first and the last.
-    fn gather(&self, places: &Places) -> Result<(EncodedRef, Vec<u64>)> {
-        let (count, span) = (places.code_count(), places.span());
-        if count <= span.len() / MIN_PER_TAKEN {
-            self.limits.decoded_bytes(count, size_of::<u64>())?;
-            let mut positions = Vec::with_capacity(count);
-            let ends = places.join(|codes| positions.extend(codes.map(|at| at as u64)));
-            return Ok((self.codes.take(&positions.into())?, ends));
-        }
-        self.limits.decoded_bytes(span.len(), size_of::<u32>())?;
-        let codes = keys_of(&self.codes.slice(span.clone())?)?;
-        let ptype = codes.ptype();
-        let (codes, ends) = with_keys!(codes, |codes| {
-            let (codes, ends) = places.gather(&codes, span.start, &self.limits)?;
-            (numbers(ptype, &Buffer::from_vec(codes), None)?, ends)
-        });
-        let codes = Decoded::new(DType::Primitive(ptype, false), codes).with_limits(self.limits);
-        Ok((Arc::new(codes), ends))
-    }
-}
-
-impl EncodedArray for OnPairArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
+    type Window<'a> = (&'a Tokens, AnyKeys);
 
     fn len(&self) -> usize {
-        self.len
+        self.codes.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        let own = [
+    fn children<'a>(
+        &'a self,
+        offsets: &'a EncodedRef,
+        lengths: &'a EncodedRef,
+    ) -> Vec<(&'static str, &'a EncodedRef)> {
+        vec![
             ("dict_offsets", &self.dictionary.offsets),
             ("codes", &self.codes),
-            ("codes_offsets", &self.offsets),
-            ("lengths", &self.lengths),
-        ];
-        let own = own.map(|(name, child)| (name, Arc::clone(child)));
-        own.into_iter().chain(self.validity.named()).collect()
+            ("codes_offsets", offsets),
+            ("lengths", lengths),
+        ]
     }
 
     fn own_bytes(&self) -> usize {
         self.dictionary.bytes.len()
     }
 
-    fn limits(&self) -> Limits {
-        self.limits
+    fn window(&self, places: Range<usize>, limits: &Limits) -> Result<Self::Window<'_>> {
+        limits.decoded_bytes(places.len(), size_of::<u32>())?;
+        let codes = keys_of(&self.codes.slice(places)?)?;
+        Ok((self.dictionary.tokens()?, codes))
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
-        bytes::count_rows(&self.dtype, to, self.len, &self.limits)?;
-        let nulls = self.validity()?.to_nulls(self.len);
-        let lengths = Lengths::decode(&self.lengths, "uncompressed lengths")?;
-        let total = lengths.total();
-        let (codes, _) = self.window()?;
-        let code_count = with_keys!(&codes, |codes| codes.len());
-        // A code represents at most sixteen bytes, so this also limits the memory that is reserved.
-        if total > code_count.saturating_mul(MAX_TOKEN_BYTES) {
-            return Err(Error::corrupt(format!("{code_count} codes for {total} bytes")));
+    /// Decodes only the codes of these rows if they are few of those between the first and the last.
+    fn gather(&self, places: &Places, limits: &Limits) -> Result<(Self, Vec<u64>)> {
+        let with_codes = |codes| Self { dictionary: Arc::clone(&self.dictionary), codes };
+        let (count, span) = (places.code_count(), places.span());
+        if count <= span.len() / MIN_PER_TAKEN {
+            limits.decoded_bytes(count, size_of::<u64>())?;
+            let mut positions = Vec::with_capacity(count);
+            let ends = places.join(|codes| positions.extend(codes.map(|at| at as u64)));
+            return Ok((with_codes(self.codes.take(&positions.into())?), ends));
         }
-        self.limits.decoded_bytes(total, 1)?;
-        let tokens = self.dictionary.tokens()?;
-        let decode =
-            |follow: &mut dyn Follow| with_keys!(&codes, |codes| tokens.decode(codes, total, follow));
-        bytes::from_codes(&self.dtype, to, &lengths, nulls, &self.limits, decode)
+        limits.decoded_bytes(span.len(), size_of::<u32>())?;
+        let codes = keys_of(&self.codes.slice(span.clone())?)?;
+        let ptype = codes.ptype();
+        let (codes, ends) = with_keys!(codes, |codes| {
+            let (codes, ends) = places.gather(&codes, span.start, limits)?;
+            (numbers(ptype, &Buffer::from_vec(codes), None)?, ends)
+        });
+        let codes = Decoded::new(DType::Primitive(ptype, false), codes).with_limits(*limits);
+        Ok((with_codes(Arc::new(codes)), ends))
     }
 
-    fn validity(&self) -> Result<Validity> {
-        self.validity.decode()
+    fn decode((tokens, codes): &Self::Window<'_>, len: usize, follow: &mut dyn Follow) -> Option<Joined> {
+        with_keys!(codes, |codes| tokens.decode(codes, len, follow))
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        Ok(Arc::new(Self {
-            len: rows.len(),
-            offsets: self.offsets.slice(rows.start..rows.end + 1)?,
-            lengths: self.lengths.slice(rows.clone())?,
-            validity: self.validity.slice(&rows)?,
-            ..self.clone()
-        }))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        if mask.is_all() {
-            return Ok(Arc::new(self.clone()));
-        }
-        self.choose(Chosen::Mask(mask))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        self.choose(Chosen::Indices(indices))
-    }
-
-    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        if let Some(outcome) = self.null_test(predicate)? {
-            return Ok(outcome);
-        }
-        if coded_text::answers(predicate) {
-            let among = coded_text::as_long(&self.lengths, predicate)?;
-            let nulls = self.validity()?.to_nulls(self.len);
-            if let Some(outcome) = coded_text::matches_none(among.as_ref(), nulls.as_ref(), predicate) {
-                return Ok(outcome);
-            }
-            let (codes, start) = self.window()?;
-            let (ends, tokens) = (self.ends(start)?, self.dictionary.tokens()?);
-            let outcome = with_keys!(&codes, |codes| {
-                coded_text::matches(&Rows { tokens, codes, offsets: &ends }, among.as_ref(), nulls, predicate)
-            });
-            if let Some(outcome) = outcome {
-                return Ok(outcome);
-            }
-        }
-        self.matches_decoded(predicate)
+    fn matches(
+        (tokens, codes): &Self::Window<'_>,
+        offsets: &[usize],
+        among: Option<&BooleanBuffer>,
+        nulls: Option<NullBuffer>,
+        predicate: &Predicate,
+    ) -> Option<BooleanArray> {
+        with_keys!(codes, |codes| {
+            coded_text::matches(&Rows { tokens, codes, offsets }, among, nulls, predicate)
+        })
     }
 }
 
@@ -379,12 +286,15 @@ impl<K: Key> CodedRows for Rows<'_, K> {
 #[cfg(test)]
 mod tests {
     use arrow::array::StringViewArray;
+    use arrow::datatypes::DataType;
 
     use super::*;
+    use crate::array::ArrayRef;
     use crate::array::build::Tree;
     use crate::dtype::PType;
     use crate::encodings::conformance;
     use crate::limits::Work;
+    use crate::mask::Mask;
 
     const TOKENS: [&str; 7] = ["a", "e", "longer", "sixteen bytes ok", "%", "ü", "c"];
 

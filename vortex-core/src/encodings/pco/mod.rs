@@ -28,7 +28,7 @@ use pco::metadata::{ChunkMeta, DeltaEncoding};
 use pco::wrapped::{ChunkDecompressor, FileDecompressor};
 
 use super::Encoding;
-use crate::array::often::OftenRead;
+use crate::array::part_cache::{Cost, PartCache};
 use crate::array::valid_rows::{StoredValues, ValidRows, ValidRowsArray, spread};
 use crate::array::{ArrayRef, EncodedArray as _, EncodedRef, Node, fixed_width, present};
 use crate::dtype::PType;
@@ -108,7 +108,7 @@ struct Chunks {
     all: Vec<Chunk>,
     value_count: usize,
     /// Whose parts are the numbers of a page each.
-    often: OftenRead,
+    cache: PartCache,
 }
 
 /// The mode of chunks whose values are numbers of a dictionary.
@@ -196,7 +196,7 @@ impl PcoArray {
                 header: metadata.header,
                 all: chunks,
                 value_count: start,
-                often: OftenRead::default(),
+                cache: PartCache::new(start.saturating_mul(ptype.byte_width())),
             }),
             rows,
             limits: *node.limits(),
@@ -276,8 +276,8 @@ impl PcoArray {
         end: usize,
         chunk: &mut ChunkDecompressor<T>,
     ) -> Result<Option<Arc<Buffer>>> {
-        let kept_bytes = page.values.len() * size_of::<T>();
-        self.stored.often.get(page.values.start, [end, self.stored.value_count, kept_bytes], || {
+        let cost = Cost { of_slice: end * size_of::<T>(), in_memory: page.values.len() * size_of::<T>() };
+        self.stored.cache.get(page.values.start, cost, || {
             let mut all = Vec::with_capacity(page.values.len());
             read_page(chunk, page, page.values.len(), |_, decoded: &[T]| all.extend_from_slice(decoded))?;
             Ok(Buffer::from_vec(all))

@@ -26,7 +26,7 @@ use arrow::datatypes::{ArrowPrimitiveType, DataType};
 use zstd::bulk::Decompressor;
 
 use super::Encoding;
-use crate::array::often::OftenRead;
+use crate::array::part_cache::{Cost, PartCache};
 use crate::array::valid_rows::{StoredValues, ValidRows, ValidRowsArray, spread};
 use crate::array::{ArrayRef, EncodedArray as _, EncodedRef, Node, bytes, fixed_width, present};
 use crate::dtype::arrow::primitive;
@@ -183,10 +183,8 @@ struct Frame {
 #[derive(Debug)]
 struct Frames {
     all: Vec<Frame>,
-    /// Bytes of all of them, decompressed.
-    size: usize,
     dictionary: Option<Buffer>,
-    often: OftenRead,
+    cache: PartCache,
 }
 
 /// All values of a frame.
@@ -291,14 +289,10 @@ impl ZstdArray {
             return Err(Error::corrupt(format!("dictionary of {size} bytes, not {claimed}")));
         }
         let all = frames.collect::<Result<Vec<_>>>()?;
+        let size = all.iter().map(|frame| frame.size).fold(0, usize::saturating_add);
         Ok(Self {
             dtype: node.dtype().clone(),
-            stored: Arc::new(Frames {
-                size: all.iter().map(|frame| frame.size).fold(0, usize::saturating_add),
-                all,
-                dictionary,
-                often: OftenRead::default(),
-            }),
+            stored: Arc::new(Frames { all, dictionary, cache: PartCache::new(size) }),
             rows,
             limits: *node.limits(),
         })
@@ -370,8 +364,8 @@ impl ZstdArray {
             return Ok(None);
         }
         let Frame { size, .. } = *wanted.frame;
-        let kept_bytes = size.saturating_add(wanted.count.saturating_mul(VIEW_BYTES));
-        self.stored.often.get(wanted.at, [size, self.stored.size, kept_bytes], decode)
+        let in_memory = size.saturating_add(wanted.count.saturating_mul(VIEW_BYTES));
+        self.stored.cache.get(wanted.at, Cost { of_slice: size, in_memory }, decode)
     }
 
     /// The wanted numbers of all frames, `count` of `width` bytes. A single run of one frame is not copied, nor are frames

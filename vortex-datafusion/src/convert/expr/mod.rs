@@ -208,7 +208,7 @@ impl<'a> Translator<'a> {
             true => values.into_iter().flat_map(with_other_zero).collect(),
             false => values,
         };
-        let list = InList::new(values, list.negated());
+        let list = InList::new(values).with_negated(list.negated());
         Some(Expr::Field(read.path, Predicate::In(Arc::new(list))))
     }
 

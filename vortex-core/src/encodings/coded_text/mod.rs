@@ -1,7 +1,10 @@
-//! Predicates on strings that are stored as codes, evaluated without decoding or validating text. For comparisons, each
-//! row's codes are read only until the outcome is known; to find equal rows, only those of rows of the same length.
+//! Strings that are stored as codes, and predicates on them, evaluated without decoding or validating text. For
+//! comparisons, each row's codes are read only until the outcome is known; to find equal rows, only those of rows of the
+//! same length.
 //!
 //! Shared by FSST and OnPair. Predicates that are not handled here are evaluated on decoded values.
+
+mod array;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,6 +22,8 @@ use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
 use crate::wire::WriteNode;
 use crate::{Error, Result};
+
+pub(super) use array::{CodedTextArray, Codes};
 
 /// The parts of coded rows other than the codes, to be written.
 pub(crate) struct TextParts {
@@ -88,7 +93,7 @@ pub(super) fn as_long(lengths: &EncodedRef, predicate: &Predicate) -> Result<Opt
     let predicate = match wanted.as_slice() {
         [] => return Ok(Some(BooleanBuffer::new_unset(lengths.len()))),
         [one] => Predicate::Compare(CompareOp::Eq, one.clone()),
-        _ => Predicate::In(Arc::new(InList::new(wanted, false))),
+        _ => Predicate::In(Arc::new(InList::new(wanted))),
     };
     Ok(Some(lengths.matches(&predicate)?.values().clone()))
 }

@@ -1,4 +1,4 @@
-//! Parts of arrays that slices decompress again and again, in a small cache of the process.
+//! Cache of arrays that slices decompress again and again, in a small cache of the process.
 //!
 //! A file of a few kilobytes can make any number of splits share parts that take long: statistics decide how many rows
 //! a split has. Splits of usual sizes decompress each part at most a few times, and keep nothing here.
@@ -23,10 +23,10 @@ const MOST: usize = 16 << 10;
 const MAX_PARTS: usize = 64;
 const MAX_BYTES: usize = 256 << 20;
 
-static KEPT: Mutex<Kept> = Mutex::new(Kept { parts: VecDeque::new(), bytes: 0 });
+static CACHE: Mutex<Cache> = Mutex::new(Cache { parts: VecDeque::new(), bytes: 0 });
 static NEXT_ARRAY: AtomicU64 = AtomicU64::new(0);
 
-struct Kept {
+struct Cache {
     /// The last one was used last.
     parts: VecDeque<Part>,
     bytes: usize,
@@ -39,7 +39,7 @@ struct Part {
     data: Arc<dyn Any + Send + Sync>,
 }
 
-impl Kept {
+impl Cache {
     fn find(&mut self, array: u64, at: usize) -> Option<Arc<dyn Any + Send + Sync>> {
         let found = self.parts.iter().position(|part| part.array == array && part.at == at)?;
         let part = self.parts.remove(found)?;
@@ -65,33 +65,48 @@ impl Kept {
 
 /// The parts of one array, which its slices share.
 #[derive(Debug)]
-pub(crate) struct OftenRead {
+pub(crate) struct PartCache {
     array: u64,
+    /// Bytes that all parts have, decompressed once.
+    byte_len: usize,
     /// Bytes decompressed by all slices.
     decompressed: AtomicUsize,
 }
 
-impl Default for OftenRead {
-    fn default() -> Self {
-        Self { array: NEXT_ARRAY.fetch_add(1, Ordering::Relaxed), decompressed: AtomicUsize::new(0) }
-    }
+/// What a part takes, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cost {
+    /// Those that a slice would decompress.
+    pub(crate) of_slice: usize,
+    /// Those of the whole part in memory.
+    pub(crate) in_memory: usize,
 }
 
-impl OftenRead {
-    /// Part `at`, of which a slice would decompress `byte_len` bytes, once slices have decompressed much more than `of`
-    /// bytes, which all parts have; else, or if it cannot be decompressed, `None`. It takes `kept_bytes` in memory.
+impl PartCache {
+    /// A cache for parts that have so many bytes in total.
+    pub(crate) fn new(byte_len: usize) -> Self {
+        Self {
+            array: NEXT_ARRAY.fetch_add(1, Ordering::Relaxed),
+            byte_len,
+            decompressed: AtomicUsize::new(0),
+        }
+    }
+
+    /// Part `at`, once slices have decompressed much more bytes than all parts have; else, or if it cannot be
+    /// decompressed, `None`.
     ///
     /// # Errors
     /// If slices have decompressed far too much.
     pub(crate) fn get<T: Any + Send + Sync>(
         &self,
         at: usize,
-        [byte_len, of, kept_bytes]: [usize; 3],
+        cost: Cost,
         decompress: impl FnOnce() -> Result<T>,
     ) -> Result<Option<Arc<T>>> {
-        let is_often = |factor| self.decompressed.load(Ordering::Relaxed) > of.saturating_mul(factor);
+        let is_often =
+            |factor| self.decompressed.load(Ordering::Relaxed) > self.byte_len.saturating_mul(factor);
         if is_often(OFTEN)
-            && let Some(found) = KEPT.lock().find(self.array, at)
+            && let Some(found) = CACHE.lock().find(self.array, at)
             && let Ok(part) = found.downcast()
         {
             return Ok(Some(part));
@@ -100,7 +115,7 @@ impl OftenRead {
             return Err(Error::limit("rows that decompress the same parts again and again"));
         }
         let was_often = is_often(OFTEN);
-        self.decompressed.fetch_add(byte_len, Ordering::Relaxed);
+        self.decompressed.fetch_add(cost.of_slice, Ordering::Relaxed);
         if !was_often {
             return Ok(None);
         }
@@ -108,15 +123,15 @@ impl OftenRead {
         let Ok(part) = decompress() else { return Ok(None) };
         let part = Arc::new(part);
         let data = Arc::clone(&part) as _;
-        KEPT.lock().add(Part { array: self.array, at, bytes: kept_bytes, data });
+        CACHE.lock().add(Part { array: self.array, at, bytes: cost.in_memory, data });
         Ok(Some(part))
     }
 }
 
-impl Drop for OftenRead {
+impl Drop for PartCache {
     fn drop(&mut self) {
         if self.decompressed.load(Ordering::Relaxed) > 0 {
-            KEPT.lock().remove(self.array);
+            CACHE.lock().remove(self.array);
         }
     }
 }
@@ -129,13 +144,13 @@ mod tests {
 
     #[test]
     fn parts_are_kept_once_they_are_decompressed_often_also_in_turns() {
-        let (parts, made) = (OftenRead::default(), Cell::new(0));
+        let (parts, made) = (PartCache::new(20), Cell::new(0));
         let get = |at| {
             let make = || {
                 made.set(made.get() + 1);
                 Ok(at)
             };
-            parts.get(at, [10, 20, 20], make).unwrap().map(|part| *part)
+            parts.get(at, Cost { of_slice: 10, in_memory: 20 }, make).unwrap().map(|part| *part)
         };
         for at in [0, 1].repeat(4) {
             assert_eq!(get(at), None);
@@ -149,8 +164,9 @@ mod tests {
 
     #[test]
     fn what_does_not_stay_in_the_cache_is_refused_in_the_end() {
-        let parts = OftenRead::default();
-        let fail = || parts.get(0, [10, 10, 10], || Err::<(), _>(Error::corrupt("its end is missing")));
+        let parts = PartCache::new(10);
+        let cost = Cost { of_slice: 10, in_memory: 10 };
+        let fail = || parts.get(0, cost, || Err::<(), _>(Error::corrupt("its end is missing")));
         let attempts = (0..2 * MOST).take_while(|_| fail().is_ok_and(|part| part.is_none())).count();
         assert_eq!(attempts, MOST + 1);
         assert!(matches!(fail(), Err(Error::LimitExceeded(_))));
@@ -158,16 +174,16 @@ mod tests {
 
     #[test]
     fn the_cache_is_limited_and_holds_nothing_of_arrays_that_are_gone() {
-        let mut kept = Kept { parts: VecDeque::new(), bytes: 0 };
+        let mut cache = Cache { parts: VecDeque::new(), bytes: 0 };
         let part = |array, at, bytes| Part { array, at, bytes, data: Arc::new(()) };
         for at in 0..100 {
-            kept.add(part(7, at, 1));
+            cache.add(part(7, at, 1));
         }
-        assert_eq!((kept.parts.len(), kept.bytes), (MAX_PARTS, MAX_PARTS));
-        assert!(kept.find(7, 99).is_some() && kept.find(7, 0).is_none());
-        kept.add(part(8, 0, MAX_BYTES - 2));
-        assert!(kept.find(7, 99).is_some() && kept.bytes <= MAX_BYTES);
-        kept.remove(8);
-        assert_eq!((kept.parts.len(), kept.bytes), (2, 2));
+        assert_eq!((cache.parts.len(), cache.bytes), (MAX_PARTS, MAX_PARTS));
+        assert!(cache.find(7, 99).is_some() && cache.find(7, 0).is_none());
+        cache.add(part(8, 0, MAX_BYTES - 2));
+        assert!(cache.find(7, 99).is_some() && cache.bytes <= MAX_BYTES);
+        cache.remove(8);
+        assert_eq!((cache.parts.len(), cache.bytes), (2, 2));
     }
 }

@@ -39,7 +39,7 @@ const LONG_TEXT: usize = 1 << 10;
 
 /// Some rows of a leaf.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct WaitingRows {
     /// The rows, or their runs: the leaves themselves are never run-end encoded.
     pub(super) array: ArrayRef,
     pub(super) sizes: RowSizes,
@@ -52,7 +52,7 @@ enum Shown {
     Once,
 }
 
-impl Piece {
+impl WaitingRows {
     pub(super) fn new(array: ArrayRef) -> Self {
         let array = let_go(array);
         let raw = value_bytes(&array, Shown::EachTime);
@@ -309,7 +309,7 @@ mod tests {
     fn rows_come_out_as_they_went_in_wherever_they_are_cut() {
         let mut next = random(9);
         for array in repeating(5000, 1) {
-            let mut piece = Piece::new(ArrayRef::clone(&array));
+            let mut piece = WaitingRows::new(ArrayRef::clone(&array));
             let before = (piece.sizes.raw, piece.sizes.waiting);
             assert!(piece.shorten().unwrap(), "{}", array.data_type());
             assert!(piece.sizes.waiting * 4 < before.1 && piece.sizes.raw == before.0);
@@ -336,14 +336,14 @@ mod tests {
             RecordBatch::try_from_iter([("a", ArrayRef::clone(&repeating(2000, 2)[0]))]).unwrap(),
         );
         for array in [Arc::new(structs) as ArrayRef, Arc::new(NullArray::new(2000))] {
-            assert!(!Piece::new(array).shorten().unwrap());
+            assert!(!WaitingRows::new(array).shorten().unwrap());
         }
     }
 
     #[test]
     fn rows_that_differ_stay_rows() {
         for rows in [0, 1, 5000] {
-            let mut piece = Piece::new(Arc::new(Int32Array::from_iter_values(0..rows)));
+            let mut piece = WaitingRows::new(Arc::new(Int32Array::from_iter_values(0..rows)));
             assert!(!piece.shorten().unwrap());
             assert_eq!(piece.sizes.waiting, rows as usize * 4);
         }
@@ -371,7 +371,7 @@ mod tests {
         let item = Arc::new(Field::new("item", DataType::Null, true));
         let lists =
             ListArray::new(item, OffsetBuffer::from_lengths([5, 1000]), Arc::new(NullArray::new(1005)), None);
-        let mut piece = Piece::new(Arc::new(lists));
+        let mut piece = WaitingRows::new(Arc::new(lists));
         assert_eq!(piece.sizes.raw, 1005 * 8 + 2 * 4);
         assert_eq!(piece.cut(1).sizes.raw, 5 * 8 + 4);
     }
@@ -384,20 +384,20 @@ mod tests {
             (0..rows).for_each(|_| views.try_append_view(block, 0, len as u32).unwrap());
             Arc::new(views.finish())
         };
-        let sizes = |piece: &Piece| (piece.sizes.raw, piece.sizes.joined, piece.sizes.waiting);
+        let sizes = |piece: &WaitingRows| (piece.sizes.raw, piece.sizes.joined, piece.sizes.waiting);
         let (mib, rows) = (1 << 20, 2000);
         let long = text(mib, rows);
         // Views are collected in a buffer that is a little too large.
         let held = long.get_buffer_memory_size();
-        let mut long = Piece::new(long);
+        let mut long = WaitingRows::new(long);
         assert_eq!(sizes(&long), (rows * (16 + mib), rows * 16 + mib, held));
         let half = long.cut(1000);
         assert_eq!(sizes(&half), (1000 * (16 + mib), 1000 * 16, held - 1000 * 16 - mib));
         assert_eq!(sizes(&long), (1000 * (16 + mib), 1000 * 16 + mib, 1000 * 16 + mib));
-        let mut runs = Piece::new(text(mib, rows));
+        let mut runs = WaitingRows::new(text(mib, rows));
         assert!(runs.shorten().unwrap());
         assert_eq!(sizes(&runs), (rows * (16 + mib), rows * 16 + mib, 20 + mib));
-        let short = Piece::new(text(1 << 10, 2000));
+        let short = WaitingRows::new(text(1 << 10, 2000));
         assert_eq!(sizes(&short), (rows * 1040, rows * 1040, rows * 1040), "as if it were not shared");
     }
 
@@ -411,7 +411,7 @@ mod tests {
                 views.try_append_view(block, 0, 1 << 20).unwrap();
             });
         }
-        let piece = Piece::new(Arc::new(views.finish()));
+        let piece = WaitingRows::new(Arc::new(views.finish()));
         assert_eq!(piece.sizes.joined, 160 + (1 << 20));
         assert!((2 << 20..=piece.sizes.raw).contains(&piece.sizes.waiting), "{}", piece.sizes.waiting);
     }
@@ -420,7 +420,7 @@ mod tests {
     fn a_few_views_do_not_keep_many_bytes() {
         let long = "long enough to lie in a buffer ".repeat(100);
         let many = StringViewArray::from(vec![long.as_str(); 100]);
-        let piece = Piece::new(Arc::new(many.slice(7, 1)));
+        let piece = WaitingRows::new(Arc::new(many.slice(7, 1)));
         assert_eq!(piece.sizes.waiting, 3100 + 16);
         let kept = piece.array;
         let held: usize = kept.as_string_view().data_buffers().iter().map(|buffer| buffer.len()).sum();
