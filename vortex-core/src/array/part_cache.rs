@@ -1,4 +1,4 @@
-//! Cache of arrays that slices decompress again and again, in a small cache of the process.
+//! Parts of arrays that slices decompress again and again, in a small cache of the process.
 //!
 //! A file of a few kilobytes can make any number of splits share parts that take long: statistics decide how many rows
 //! a split has. Splits of usual sizes decompress each part at most a few times, and keep nothing here.

@@ -209,6 +209,7 @@ pub(crate) fn reserved_bytes(data_type: &DataType, rows: u64) -> u64 {
             .iter()
             .fold(0, |sum: u64, (_, field)| sum.saturating_add(reserved_bytes(field.data_type(), rows))),
         DataType::FixedSizeBinary(width) => rows.saturating_mul(u64::try_from(*width).unwrap_or(0)),
+        DataType::Utf8View | DataType::BinaryView => rows.saturating_mul(size_of::<u128>() as u64),
         other => rows.saturating_mul(other.primitive_width().unwrap_or(1) as u64),
     }
 }

@@ -68,10 +68,11 @@ fn take_fields(values: &StructArray, indices: &UInt64Array) -> Result<ArrayRef> 
     Ok(Arc::new(taken))
 }
 
-/// Copies adjacent rows together.
+/// Copies adjacent rows together. No memory is reserved: a few rows of empty lists would need any amount for the items of
+/// lists of a fixed size within them.
 fn copy(values: &dyn Array, indices: &UInt64Array) -> Result<ArrayRef> {
     let source = values.to_data();
-    let mut taken = MutableArrayData::new(vec![&source], indices.null_count() > 0, indices.len());
+    let mut taken = MutableArrayData::new(vec![&source], indices.null_count() > 0, 0);
     let mut rows: Range<usize> = 0..0;
     for index in indices {
         match index.map(usize::try_from) {
@@ -203,6 +204,12 @@ mod tests {
         let lists = ListArray::new(item, offsets, items, None);
         let empty = UInt32Array::from(vec![1; 1 << 20]);
         assert_eq!(take_within(&lists, &empty, &Limits::default()).unwrap().len(), 1 << 20);
+        // An empty list whose items would be large.
+        let item = |of| Arc::new(Field::new("item", of, false));
+        let large = DataType::FixedSizeList(item(DataType::Int64), i32::MAX);
+        let offsets = OffsetBuffer::new(vec![0, 0].into());
+        let lists = ListArray::new(item(large.clone()), offsets, new_empty_array(&large), None);
+        assert_eq!(take(&lists, &UInt32Array::from(vec![0; 8192])).unwrap().len(), 8192);
     }
 
     #[test]

@@ -22,7 +22,8 @@ use super::{BlockCache, CachedFile, READ_ALIGNMENT, ReadAt, StorageProfile, Stor
 use crate::{Error, Result};
 
 /// One version of an object in an object store. Reads ask for the e-tag that was listed, or else for the version, so that
-/// an object overwritten in the meantime results in an error rather than in mixed contents. Some servers ignore that, so
+/// an object overwritten in the meantime results in an error rather than in mixed contents (to read an old version of one
+/// that is still there, leave out its e-tag). Some servers ignore that, so
 /// the size of the object and the e-tags of answers are compared as well; if there are none, times, which have seconds.
 ///
 /// A store that serves local files returns an open descriptor with its first answer; later reads use that

@@ -27,7 +27,7 @@ use crate::pruning::{RowBlocks, may_hold};
 use crate::scalar::Scalar;
 
 /// The extremes of a column found by scans that [aggregate](super::ScanBuilder::aggregate_each). Scans of several files,
-/// one after the other, whose results are merged can share it, by [`with_extremes`](super::ScanBuilder::with_shared_extremes).
+/// one after the other, whose results are merged can share it, by [`with_shared_extremes`](super::ScanBuilder::with_shared_extremes).
 #[derive(Debug, Default)]
 pub struct Extremes(Mutex<Found>);
 

@@ -216,9 +216,9 @@ fn walk_array(
                 found(Narrow::Ends(shown.rows))?;
             }
             match ends.data_type() {
-                DataType::Int16 => walk_runs::<Int16Type>(array, shown.rows, below_lists, found),
-                DataType::Int32 => walk_runs::<Int32Type>(array, shown.rows, below_lists, found),
-                _ => walk_runs::<Int64Type>(array, shown.rows, below_lists, found),
+                DataType::Int16 => walk_runs::<Int16Type>(array, shown, below_lists, found),
+                DataType::Int32 => walk_runs::<Int32Type>(array, shown, below_lists, found),
+                _ => walk_runs::<Int64Type>(array, shown, below_lists, found),
             }
         }
         _ => Ok(()),
@@ -231,12 +231,12 @@ fn sum<O: OffsetSizeTrait>(sizes: &[O]) -> usize {
 
 fn walk_runs<R: RunEndIndexType>(
     array: &dyn Array,
-    rows: usize,
+    shown: Shown,
     below_lists: bool,
     found: &mut dyn FnMut(Narrow<'_>) -> Result<()>,
 ) -> Result<()> {
     let Some(runs) = array.as_run_opt::<R>() else { return Ok(()) };
-    walk_array(runs.values(), Shown::repeated(rows), below_lists, found)
+    walk_array(runs.values(), Shown { repeats: true, ..shown }, below_lists, found)
 }
 
 /// The type with wide keys and ends where those, which can tell so many values or rows apart, are too narrow.

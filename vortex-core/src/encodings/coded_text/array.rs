@@ -183,10 +183,11 @@ impl<C: Codes> EncodedArray for CodedTextArray<C> {
             if let Some(outcome) = matches_none(among.as_ref(), nulls.as_ref(), predicate) {
                 return Ok(outcome);
             }
-            let places = self.places()?;
-            let window = self.codes.window(places.clone(), &self.limits)?;
             let mut offsets = decode_offsets(&self.offsets, OFFSETS, self.codes.len())?;
-            offsets.iter_mut().for_each(|offset| *offset -= places.start);
+            let (start, end) =
+                offsets.first().zip(offsets.last()).map_or((0, 0), |(start, end)| (*start, *end));
+            let window = self.codes.window(start..end, &self.limits)?;
+            offsets.iter_mut().for_each(|offset| *offset -= start);
             if let Some(outcome) = C::matches(&window, &offsets, among.as_ref(), nulls, predicate) {
                 return Ok(outcome);
             }
