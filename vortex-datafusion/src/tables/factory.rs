@@ -24,7 +24,8 @@ use datafusion_session::{Session, TableProvider};
 use futures::TryStreamExt as _;
 use object_store::path::Path;
 
-use super::one_file::{Found, OneFile};
+use super::listed::{ListedTable, is_named_as_usual};
+use super::one_file::Found;
 use super::places::{
     IN_FOLDER, check_place, folder_columns, if_folder, if_new_folder, listing_url, unquoted, visible_files,
 };
@@ -110,7 +111,7 @@ async fn listed_table(
     let options = ListingOptions::new(format)
         .with_file_extension(extension)
         .with_file_sort_order(table.order_exprs.clone());
-    let partitions = partitions_of(session, table, &urls, &options).await?;
+    let (partitions, are_usual) = partitions_of(session, table, &urls, &options).await?;
     let options = with_partitions(options, partitions);
     let schema = match &found {
         Some(found) => found.schema(session, options.format.as_ref(), &urls[0]).await?,
@@ -130,10 +131,7 @@ async fn listed_table(
         .with_definition(table.definition.clone())
         .with_constraints(table.constraints.clone())
         .with_column_defaults(column_defaults(table));
-    Ok(match found {
-        Some(found) => Arc::new(OneFile::new(listed, found)),
-        None => Arc::new(listed),
-    })
+    Ok(ListedTable::provider(listed, found, !are_usual))
 }
 
 /// The declaration of the column that folders are named after. Names of folders are as they were written, those of columns
@@ -165,13 +163,14 @@ fn names_folders(table: &CreateExternalTable, column: &str) -> bool {
     declared.any(|field| field.name() == column)
 }
 
-/// The partition columns: those that are declared or, if no columns are, those that the names of folders state.
+/// The partition columns: those that are declared or, if no columns are, those that the names of folders state; and
+/// whether all folders are named as usual.
 async fn partitions_of(
     session: &dyn Session,
     table: &CreateExternalTable,
     urls: &[ListingTableUrl],
     options: &ListingOptions,
-) -> Result<Vec<(String, DataType)>> {
+) -> Result<(Vec<(String, DataType)>, bool)> {
     let declared = &table.table_partition_cols;
     let infers = session.config_options().execution.listing_table_factory_infer_partitions;
     let names = match declared.is_empty() && infers && !declares_columns(table) {
@@ -185,11 +184,9 @@ async fn partitions_of(
         }
         None => Ok((name, dictionary_of_names())),
     };
-    let partitions = names.into_iter().map(column_type).collect::<Result<_>>()?;
-    if !declared.is_empty() {
-        check_folders(session, urls, options, declared).await?;
-    }
-    Ok(partitions)
+    let partitions: Vec<_> = names.into_iter().map(column_type).collect::<Result<_>>()?;
+    let are_usual = declared.is_empty() || check_folders(session, urls, options, &partitions).await?;
+    Ok((partitions, are_usual))
 }
 
 /// Options of a table with columns that folders name. Vortex files may contain them, too: those of the folders take their
@@ -212,7 +209,7 @@ pub(super) async fn inferred_partitions(
 ) -> Result<Vec<String>> {
     let mut first: Option<(Path, Vec<String>)> = None;
     for url in urls {
-        for (file, names) in folders_of_files(session, url, options).await? {
+        for (file, names) in folders_of_files(session, url, options, |_| ()).await? {
             match &first {
                 None => first = Some((file, names)),
                 Some((_, same)) if *same == names => {}
@@ -228,33 +225,43 @@ pub(super) async fn inferred_partitions(
     Ok(first.map(|(_, names)| names).unwrap_or_default())
 }
 
-/// Checks that the folders of all files name these columns, possibly followed by others.
+/// Checks that the folders of all files name these columns, possibly followed by others. Returns whether they are named as
+/// usual.
 async fn check_folders(
     session: &dyn Session,
     urls: &[ListingTableUrl],
     options: &ListingOptions,
-    columns: &[String],
-) -> Result<()> {
-    let folders: String = columns.iter().map(|column| format!("{column}=…/")).collect();
+    columns: &[(String, DataType)],
+) -> Result<bool> {
+    let folders: String = columns.iter().map(|(column, _)| format!("{column}=…/")).collect();
+    let mut are_usual = true;
     for url in urls {
         if !url.is_collection() {
             return plan_err!("{url} is a single file, and PARTITIONED BY is for folders named {folders}");
         }
-        for (file, names) in folders_of_files(session, url, options).await? {
-            if !names.starts_with(columns) {
+        let check_values = |folders: &str| {
+            let values = folders.split('/').filter_map(|folder| folder.split_once('='));
+            let mut values = values.zip(columns);
+            are_usual &= values.all(|((_, value), (_, data_type))| is_named_as_usual(value, data_type));
+        };
+        for (file, names) in folders_of_files(session, url, options, check_values).await? {
+            let known = columns.iter().map(|(column, _)| column);
+            if names.len() < columns.len() || !names.iter().zip(known).all(|(name, column)| name == column) {
                 return plan_err!("{url}: {file} is not in a folder named {folders}");
             }
         }
     }
-    Ok(())
+    Ok(are_usual)
 }
 
 /// The columns that the folders of the files at a place name: each list of them once, with the first of its files. All
-/// files are looked at, which DataFusion lists before any query in any case.
+/// files are looked at, which DataFusion lists before any query in any case. The folders of adjacent files are passed to
+/// `each` once.
 async fn folders_of_files(
     session: &dyn Session,
     url: &ListingTableUrl,
     options: &ListingOptions,
+    mut each: impl FnMut(&str),
 ) -> Result<Vec<(Path, Vec<String>)>> {
     if !url.is_collection() {
         return Ok(vec![(url.prefix().clone(), Vec::new())]);
@@ -262,9 +269,15 @@ async fn folders_of_files(
     let store = session.runtime_env().object_store(url)?;
     let mut files = url.list_all_files(session, store.as_ref(), &options.file_extension).await?;
     let mut found: Vec<(Path, Vec<String>)> = Vec::new();
+    let mut last: Option<String> = None;
     while let Some(file) = files.try_next().await? {
         let Some(relative) = file.location.as_ref().strip_prefix(url.prefix().as_ref()) else { continue };
         let (folders, _name) = relative.trim_start_matches('/').rsplit_once('/').unwrap_or_default();
+        if last.as_deref() == Some(folders) {
+            continue;
+        }
+        each(folders);
+        last = Some(folders.to_owned());
         let names = || folder_columns(folders.split('/'));
         if !found.iter().any(|(_, known)| known.iter().map(String::as_str).eq(names())) {
             let names = names().map(str::to_owned).collect();
@@ -285,7 +298,7 @@ async fn stored_schema(
         let mut schemas = Vec::with_capacity(urls.len());
         for url in urls {
             // Of several places, some may have no files yet.
-            if urls.len() > 1 && folders_of_files(session, url, options).await?.is_empty() {
+            if urls.len() > 1 && folders_of_files(session, url, options, |_| ()).await?.is_empty() {
                 continue;
             }
             let schema = options.infer_schema(session, url).await.map_err(|error| {

@@ -1,4 +1,4 @@
-//! Tables of one file, created and scanned with few requests.
+//! A single file of a table, found and scanned with few requests.
 //!
 //! DataFusion requests the file's metadata when it creates the table, again for the schema, and whenever it
 //! plans a scan. Here, one read of the end of the file returns its metadata and its footer, and scans planned
@@ -11,15 +11,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use datafusion::datasource::listing::{ListingTable, ListingTableUrl};
-use datafusion_catalog::{ScanArgs, ScanResult};
-use datafusion_common::{Constraints, Result, Statistics};
+use datafusion_catalog::ScanArgs;
+use datafusion_common::{Result, Statistics};
 use datafusion_datasource::file_format::FileFormat;
 use datafusion_datasource::file_groups::FileGroup;
 use datafusion_datasource::{PartitionedFile, compute_all_files_statistics};
-use datafusion_expr::dml::InsertOp;
-use datafusion_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_session::{Session, TableProvider};
 use object_store::{Error, ObjectMeta, ObjectStoreExt as _};
@@ -80,36 +77,26 @@ impl Found {
         format.infer_schema(session, &store, std::slice::from_ref(&self.meta)).await
     }
 
-    /// Whether this is still reliable: it was found a moment ago, and reads fail if the file has changed
-    /// since.
-    fn counts(&self) -> bool {
-        let is_told_apart = self.meta.e_tag.is_some() || self.meta.version.is_some();
-        is_told_apart && self.at.elapsed() < MOMENT
-    }
-}
-
-/// A table of one file that has just been found.
-#[derive(Debug)]
-pub(super) struct OneFile {
-    listed: ListingTable,
-    found: Found,
-}
-
-impl OneFile {
-    pub(super) fn new(listed: ListingTable, found: Found) -> Self {
-        Self { listed, found }
-    }
-
     /// Plans a scan like [`ListingTable`], but without requesting the file's metadata.
-    async fn scan_found(
+    /// `None` if what was found is not reliable any more.
+    ///
+    /// # Errors
+    /// If the scan cannot be planned.
+    pub(super) async fn scan(
         &self,
+        listed: &ListingTable,
         session: &dyn Session,
-        format: &VortexFormat,
         args: &ScanArgs<'_>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let url = &self.listed.table_paths()[0];
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let (url, meta) = (&listed.table_paths()[0], &self.meta);
         let store = session.runtime_env().object_store(url)?;
-        let (schema, meta) = (self.listed.schema(), &self.found.meta);
+        // Writing the file in this process removes its footer from the cache.
+        let resources = SessionResources::new(session.runtime_env(), session.config());
+        let format = listed.options().format.downcast_ref::<VortexFormat>();
+        let Some(format) = format.filter(|_| self.counts() && resources.has_footer(&store, meta)) else {
+            return Ok(None);
+        };
+        let schema = listed.schema();
         let collects = session.config().collect_statistics();
         let mut file = PartitionedFile::new_from_meta(meta.clone());
         if collects {
@@ -120,77 +107,21 @@ impl OneFile {
         }
         let files = vec![FileGroup::new(vec![file])];
         let (files, statistics) = compute_all_files_statistics(files, Arc::clone(&schema), collects, false)?;
-        let order = self.listed.try_create_output_ordering(session.execution_props(), &files)?;
+        let order = listed.try_create_output_ordering(session.execution_props(), &files)?;
         let scan = scan_of(url.object_store(), &schema)
             .with_file_groups(files)
-            .with_constraints(self.listed.constraints().cloned().unwrap_or_default())
+            .with_constraints(listed.constraints().cloned().unwrap_or_default())
             .with_statistics(statistics)
             .with_output_ordering(order);
-        format.plan_rows(session, scan, args.projection().map(<[usize]>::to_vec), args.limit())
-    }
-}
-
-#[async_trait]
-impl TableProvider for OneFile {
-    fn schema(&self) -> SchemaRef {
-        self.listed.schema()
+        let projection = args.projection().map(<[usize]>::to_vec);
+        format.plan_rows(session, scan, projection, args.limit()).map(Some)
     }
 
-    fn constraints(&self) -> Option<&Constraints> {
-        self.listed.constraints()
-    }
-
-    fn table_type(&self) -> TableType {
-        self.listed.table_type()
-    }
-
-    fn get_table_definition(&self) -> Option<&str> {
-        self.listed.get_table_definition()
-    }
-
-    fn get_column_default(&self, column: &str) -> Option<&Expr> {
-        self.listed.get_column_default(column)
-    }
-
-    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        self.listed.supports_filters_pushdown(filters)
-    }
-
-    async fn scan(
-        &self,
-        session: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let args = ScanArgs::default()
-            .with_projection(projection.map(Vec::as_slice))
-            .with_filters(Some(filters))
-            .with_limit(limit);
-        Ok(self.scan_with_args(session, args).await?.into_inner())
-    }
-
-    async fn scan_with_args<'a>(&self, session: &dyn Session, args: ScanArgs<'a>) -> Result<ScanResult> {
-        // Writing the file in this process removes its footer from the cache.
-        let resources = SessionResources::new(session.runtime_env(), session.config());
-        let store = session.runtime_env().object_store(&self.listed.table_paths()[0])?;
-        if let Some(format) = self.listed.options().format.downcast_ref::<VortexFormat>()
-            && self.found.counts()
-            && resources.has_footer(&store, &self.found.meta)
-        {
-            Ok(ScanResult::new(self.scan_found(session, format, &args).await?))
-        } else {
-            self.listed.scan_with_args(session, args).await
-        }
-    }
-
-    async fn insert_into(
-        &self,
-        session: &dyn Session,
-        input: Arc<dyn ExecutionPlan>,
-        op: InsertOp,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.listed.insert_into(session, input, op).await
+    /// Whether this is still reliable: it was found a moment ago, and reads fail if the file has changed
+    /// since.
+    fn counts(&self) -> bool {
+        let is_told_apart = self.meta.e_tag.is_some() || self.meta.version.is_some();
+        is_told_apart && self.at.elapsed() < MOMENT
     }
 }
 

@@ -21,7 +21,8 @@ use object_store::ObjectMeta;
 use parking_lot::RwLock;
 
 use super::factory::{dictionary_of_names, inferred_partitions, with_partitions};
-use super::one_file::{Found, OneFile};
+use super::listed::ListedTable;
+use super::one_file::Found;
 use super::places::{check_place, if_folder, is_hidden, is_whole_folder, listing_url, visible_files};
 use crate::format::EXTENSION;
 use crate::functions::MetadataFunction;
@@ -124,7 +125,7 @@ async fn table_at(state: &SessionState, place: &str) -> Result<Option<Arc<dyn Ta
     };
     let is_vortex = url.prefix().extension() == Some(EXTENSION);
     if is_vortex && let Some(table) = found_file(state, &url).await? {
-        return Ok(Some(Arc::new(table)));
+        return Ok(Some(table));
     }
     // A name with the extension of a format that is known is that of a file.
     let is_file = url.prefix().extension().is_some_and(|name| state.get_file_format_factory(name).is_some());
@@ -225,7 +226,7 @@ fn format_of(state: &SessionState, file: &ObjectMeta) -> Option<(String, Stored)
 }
 
 /// The table of one remote file, if it exists.
-async fn found_file(state: &SessionState, url: &ListingTableUrl) -> Result<Option<OneFile>> {
+async fn found_file(state: &SessionState, url: &ListingTableUrl) -> Result<Option<Arc<dyn TableProvider>>> {
     let Some(formats) = state.get_file_format_factory(EXTENSION) else { return Ok(None) };
     let format = formats.create(state, &HashMap::new())?;
     let Some(found) = Found::at(state, format.as_ref(), url).await? else { return Ok(None) };
@@ -233,7 +234,7 @@ async fn found_file(state: &SessionState, url: &ListingTableUrl) -> Result<Optio
     let config = ListingTableConfig::new(url.clone())
         .with_listing_options(ListingOptions::new(format))
         .with_schema(schema);
-    Ok(Some(OneFile::new(ListingTable::try_new(config)?, found)))
+    Ok(Some(ListedTable::provider(ListingTable::try_new(config)?, Some(found), false)))
 }
 
 #[cfg(test)]

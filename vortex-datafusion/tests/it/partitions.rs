@@ -384,6 +384,27 @@ async fn columns_of_folders_may_be_all_that_is_declared() {
 }
 
 #[tokio::test]
+async fn values_of_folders_may_be_written_in_several_ways() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, place) = (own_session(), folder.path().display());
+    for (at, file) in ["m=01/p=1.5", "m=1/p=1.50", "m=2/p=2"].into_iter().enumerate() {
+        run(&context, &format!("COPY (SELECT {at} AS a) TO '{place}/{file}/x.vortex'")).await;
+    }
+    let columns = "(m INT, p DECIMAL(5, 2)) STORED AS VORTEX PARTITIONED BY (m, p)";
+    run(&context, &format!("CREATE EXTERNAL TABLE t {columns} LOCATION '{place}/'")).await;
+    for (filter, count) in
+        [("m = 1", 2), ("1 = m AND p = 1.5", 2), ("p = 2", 1), ("m IN (1)", 2), ("m = 3", 0)]
+    {
+        let sql = format!("SELECT count(*) FROM t WHERE {filter}");
+        assert_eq!(number(&context, &sql).await, count, "{filter}");
+    }
+    let columns = "(m INT) STORED AS VORTEX PARTITIONED BY (m)";
+    run(&context, &format!("CREATE EXTERNAL TABLE u {columns} LOCATION '{place}/'")).await;
+    run(&context, "INSERT INTO u VALUES (3, 1)").await;
+    assert_eq!(number(&context, "SELECT sum(a) FROM u WHERE m = 1").await, 4);
+}
+
+#[tokio::test]
 async fn folders_give_the_columns_that_files_repeat() {
     let folder = tempfile::tempdir().unwrap();
     let (context, place) = (own_session(), folder.path().display());

@@ -197,3 +197,14 @@ async fn columns_of_one_name_in_csv_files_are_taken_for_one() {
         )
         .await;
 }
+
+#[tokio::test]
+async fn folders_are_looked_for_by_one_of_the_names_that_a_value_has() {
+    let plain = Plain::new(1);
+    let folder = plain.folder().join("months");
+    let file = folder.join("month=01/a.csv");
+    plain.run(&format!("COPY (SELECT 7 AS a) TO '{}' STORED AS CSV", file.display())).await;
+    let columns = "(a BIGINT, month INT) STORED AS CSV PARTITIONED BY (month)";
+    plain.run(&format!("CREATE EXTERNAL TABLE t {columns} LOCATION '{}/'", folder.display())).await;
+    plain.assert_wrong("SELECT a FROM t WHERE month = 1", &[], &["7"], "tables/listed.rs").await;
+}
