@@ -1,11 +1,12 @@
-//! Keeps limits of queries away from the sorts below windows, where they would make windows add up some rows only.
+//! Keeps limits of queries away from the rows of windows, which would then be computed from some of these only. DataFusion
+//! 55 passes limits through windows in two ways.
 //!
-//! DataFusion 55 passes a limit through window functions that look at no later row, to the sort below them
-//! (`LimitPushPastWindows`), and from there below the operator that deals rows out to partitions (`TopKRepartition`). The
+//! **To the sort below windows of several partitions.** If window functions look at no later row, their limit becomes that
+//! of the sort (`LimitPushPastWindows`), also below the operator that deals rows out to partitions (`TopKRepartition`). The
 //! partitions of such a sort share what they have found: each drops rows that are not among the first of all partitions,
 //! also rows that lie before others which it has kept. That does not matter if the partitions are merged in the order of
-//! the sort, since these others are not among the first rows either. But if they are merged in any order, their windows
-//! are wrong.
+//! the sort, since these others are not among the first rows either. But if they are merged in any order, or by some of
+//! the columns only, their windows are wrong.
 //!
 //! ```text
 //! CoalescePartitionsExec: fetch=5                            CoalescePartitionsExec: fetch=5
@@ -15,54 +16,107 @@
 //!         SortExec: TopK(fetch=5), [p, v]                            SortExec: [p, v]
 //! ```
 //!
-//! See `tests/it/upstream/windows.rs`: `windows_below_a_limit_lack_rows`.
+//! **With a sort that is not needed** (`EnsureRequirements`). If rows below a window are in the order of a sort above it, the
+//! partitions are merged in this order, and the limit of the sort becomes that of the merge.
+//!
+//! ```text
+//! SortExec: TopK(fetch=3), [a]                               GlobalLimitExec: fetch=3
+//!   WindowAggExec: [count(*)]                          ->      SortExec: [a]
+//!     DataSourceExec: output_ordering=[a]                        WindowAggExec: [count(*)]
+//!                                                                  DataSourceExec: output_ordering=[a]
+//! ```
+//!
+//! If the sort stays, DataFusion gives the limit back to it.
+//!
+//! See `tests/it/upstream/windows.rs`.
 
 use std::sync::Arc;
 
+use datafusion_common::tree_node::{Transformed, TreeNode as _};
 use datafusion_common::{Result, internal_datafusion_err};
+use datafusion_physical_plan::limit::GlobalLimitExec;
 use datafusion_physical_plan::sorts::sort::SortExec;
 use datafusion_physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
-use datafusion_physical_plan::windows::BoundedWindowAggExec;
+use datafusion_physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, replace_children_if_necessary};
+
+/// The plan with limits of their own above sorts of windows.
+pub(super) fn with_limits_above(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let kept = plan.transform_up(|node| {
+        let Some(sort) = node.downcast_ref::<SortExec>() else { return Ok(Transformed::no(node)) };
+        // A limit of each partition is none of the query.
+        Ok(match sort.fetch() {
+            Some(fetch) if !sort.preserve_partitioning() && is_window_in_order(sort.input()) => {
+                Transformed::yes(Arc::new(GlobalLimitExec::new(without_limit(&node)?, 0, Some(fetch))))
+            }
+            _ => Transformed::no(node),
+        })
+    });
+    kept.map(|plan| plan.data)
+}
+
+/// Whether this is a window of all partitions, perhaps below operators that keep its rows in their order. Others are
+/// merged above them.
+fn is_window_in_order(node: &Arc<dyn ExecutionPlan>) -> bool {
+    let keys = match node.downcast_ref::<WindowAggExec>() {
+        Some(window) => Some(window.partition_keys()),
+        None => node.downcast_ref::<BoundedWindowAggExec>().map(BoundedWindowAggExec::partition_keys),
+    };
+    if keys.is_some_and(|keys| keys.is_empty()) {
+        return true;
+    }
+    let keeps_order = node.maintains_input_order() == [true];
+    keeps_order && node.children().iter().all(|child| is_window_in_order(child))
+}
+
+fn without_limit(sort: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    sort.with_fetch(None).ok_or_else(|| internal_datafusion_err!("sorts may return all rows"))
+}
 
 /// The plan with sorts of all rows below windows whose partitions are not merged in their order.
 pub(super) fn with_all_rows(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    change(node, Below::Anything)
+    change(node, Above::Anything)
 }
 
 /// What lies above a node.
 #[derive(Clone, Copy, PartialEq)]
-enum Below {
-    /// A merge of its partitions in their order.
-    Merge,
-    /// Windows over partitions that are not merged in their order.
-    Windows,
+enum Above {
+    /// A merge of its partitions in their order, by so many columns.
+    Merge(usize),
+    /// Windows over partitions that are merged by so many columns, in their order.
+    Windows(usize),
     Anything,
 }
 
-fn change(node: Arc<dyn ExecutionPlan>, below: Below) -> Result<Arc<dyn ExecutionPlan>> {
+fn change(node: Arc<dyn ExecutionPlan>, above: Above) -> Result<Arc<dyn ExecutionPlan>> {
     let partitions = node.output_partitioning().partition_count();
-    let node = match below == Below::Windows && partitions > 1 && is_cut_by_partition(&node) {
-        true => node.with_fetch(None).ok_or_else(|| internal_datafusion_err!("a sort of all rows"))?,
-        false => node,
+    let is_cut = match above {
+        Above::Windows(merged_by) if partitions > 1 => is_cut_by_partition(&node, merged_by),
+        _ => false,
     };
+    let node = if is_cut { without_limit(&node)? } else { node };
     let keeps_order = node.maintains_input_order() == [true];
-    let below = if node.is::<SortPreservingMergeExec>() {
-        Below::Merge
-    } else if node.is::<BoundedWindowAggExec>() && below != Below::Merge {
-        Below::Windows
-    } else if partitions > 1 && (keeps_order || below == Below::Windows && node.children().len() == 1) {
+    let is_unary = node.children().len() == 1;
+    let below = match above {
+        _ if node.is::<SortPreservingMergeExec>() => {
+            let merge = node.downcast_ref::<SortPreservingMergeExec>();
+            Above::Merge(merge.map_or(0, |merge| merge.expr().len()))
+        }
+        Above::Merge(columns) if node.is::<BoundedWindowAggExec>() => Above::Windows(columns),
+        _ if node.is::<BoundedWindowAggExec>() => Above::Windows(0),
+        Above::Merge(_) if keeps_order && partitions > 1 => above,
         // Rows of windows may be dealt out, and were sorted before, too.
-        below
-    } else {
-        Below::Anything
+        Above::Windows(_) if is_unary && partitions > 1 => above,
+        _ => Above::Anything,
     };
     let children = node.children().into_iter().map(|child| change(Arc::clone(child), below));
     let children = children.collect::<Result<_>>()?;
     replace_children_if_necessary(node, children)
 }
 
-/// Whether this is a sort that returns the first rows of each partition. It cannot be the limit of a query by itself.
-fn is_cut_by_partition(node: &Arc<dyn ExecutionPlan>) -> bool {
-    node.downcast_ref::<SortExec>().is_some_and(|sort| sort.preserve_partitioning() && sort.fetch().is_some())
+/// Whether this is a sort that returns the first rows of each partition, by more columns than these. It cannot be the limit
+/// of a query by itself.
+fn is_cut_by_partition(node: &Arc<dyn ExecutionPlan>, columns: usize) -> bool {
+    let Some(sort) = node.downcast_ref::<SortExec>() else { return false };
+    sort.preserve_partitioning() && sort.fetch().is_some() && sort.expr().len() > columns
 }

@@ -9,6 +9,7 @@
 //! | [`WithholdOrders`], before all others | withholds orders that DataFusion would take too far | `withhold_orders.rs` |
 //! | | holds back filters that would be passed to other columns | `misdirected_filters.rs` |
 //! | [`KeepRanges`], before DataFusion's `EnsureRequirements` | keeps sorts above filters that round | `rounded_filters.rs` |
+//! | | keeps limits of sorts above windows | `limited_windows.rs` |
 //! | [`KeepLimits`], before DataFusion's `PushdownSort` | keeps orders from crossing limits of scans | `limited_scans.rs` |
 //! | | keeps limits from cutting off rows of windows | `limited_windows.rs` |
 //! | [`TellScans`], after all others | tells scans what the plan relies on, and which filters are wrong | `tell_scans.rs` |
@@ -66,7 +67,7 @@ type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 /// | place | rule | what would be wrong elsewhere |
 /// |---|---|---|
 /// | the first | `vortex_withhold_orders` | rules before it may rely on orders that do not hold, and pass filters to other columns: queries return wrong rows |
-/// | directly before DataFusion's `EnsureRequirements`, if there is one | `vortex_keep_ranges` | sorts are removed above filters such as `a / 10 = 6` |
+/// | directly before DataFusion's `EnsureRequirements`, if there is one | `vortex_keep_ranges` | sorts are removed above filters such as `a / 10 = 6`; limits of sorts get below windows |
 /// | directly before DataFusion's `PushdownSort`, if there is one | `vortex_keep_limits` | orders rearrange files below a limit, which then takes other rows; limits cut off rows of windows |
 /// | the last | `vortex_tell_scans` | rules after it may pass filters to scans that drop rows, or make scans give up an order that a merge needs |
 ///

@@ -1,4 +1,5 @@
-//! An optimizer rule for filters from which DataFusion 55 concludes that a column has only one value.
+//! An optimizer rule for filters from which DataFusion 55 concludes that a column has only one value; and for limits above
+//! windows, see `limited_windows.rs`.
 //!
 //! It calculates which values of columns pass a filter, and takes the inverse of a cast for exact, that of the division of
 //! integers, and others of operations that round or wrap. If only one value seems to pass, it removes sorts by the column:
@@ -29,9 +30,10 @@ use datafusion_physical_expr::{PhysicalExpr, conjunction};
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_physical_plan::filter::{FilterExec, FilterExecBuilder};
 
+use super::limited_windows;
 use crate::convert::cast_is_strictly_monotonic;
 
-/// Adds tests for nulls to filters that round.
+/// Adds tests for nulls to filters that round, and takes limits of sorts above windows for limits of their own.
 #[derive(Debug, Default)]
 pub(super) struct KeepRanges;
 
@@ -61,7 +63,7 @@ impl PhysicalOptimizerRule for KeepRanges {
             let filter = FilterExecBuilder::from(filter).with_predicate(all).build()?;
             Ok(Transformed::yes(Arc::new(filter) as _))
         });
-        kept.map(|plan| plan.data)
+        limited_windows::with_limits_above(kept?.data)
     }
 
     fn name(&self) -> &str {

@@ -202,6 +202,33 @@ async fn a_limit_takes_the_first_rows_of_its_own_order() {
 }
 
 #[tokio::test]
+async fn windows_are_of_all_rows_whatever_is_sorted_and_limited_above() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = registered(4);
+    for first in [1, 101] {
+        let rows = format!("SELECT value AS a FROM generate_series({first}, {}) ORDER BY a", first + 99);
+        copy(&context, &rows, folder.path().join(format!("{first}.vortex")).display()).await;
+    }
+    create(&context, "t", folder.path().join("").display()).await;
+    let windows =
+        "SELECT a, count(*) OVER () AS c, sum(a) OVER (ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING) AS s";
+    for (source, filter) in [
+        ("t", ""),
+        ("t", "WHERE a + c > 0"),
+        ("(SELECT a FROM t GROUP BY a)", ""),
+        ("(SELECT * FROM t WHERE a <= 100 UNION ALL SELECT * FROM t WHERE a > 100)", ""),
+    ] {
+        let sql = format!("SELECT * FROM ({windows} FROM {source}) {filter} ORDER BY a LIMIT 3");
+        let rows = run(&context, &sql).await;
+        assert_eq!(numbers(&rows, 0), [1, 2, 3], "{sql}");
+        assert_eq!(numbers(&rows, 1), [200; 3], "{sql}");
+    }
+    let limited =
+        "SELECT a, count(*) OVER () AS c FROM (SELECT a FROM t ORDER BY a LIMIT 5) ORDER BY a LIMIT 3";
+    assert_eq!(numbers(&run(&context, limited).await, 1), [5; 3]);
+}
+
+#[tokio::test]
 async fn orders_end_at_floats_that_may_be_zero() {
     let folder = tempfile::tempdir().unwrap();
     let context = registered(1);

@@ -89,6 +89,8 @@ async fn windows_below_a_limit_are_of_all_rows_unless_they_are_merged_in_order()
     let any = plan(&context, &format!("{windows} LIMIT 5")).await;
     assert!(any.contains("BoundedWindowAggExec") && any.contains("SortExec: expr"), "{any}");
     assert!(!any.contains("TopK"), "{any}");
+    let tied = plan(&context, &format!("{windows} ORDER BY l_orderkey + 1 LIMIT 5")).await;
+    assert!(tied.contains("BoundedWindowAggExec") && !tied.contains("SortExec: TopK"), "{tied}");
     let first = format!("{windows} ORDER BY l_orderkey + 1, l_linenumber LIMIT 5");
     let first = plan(&context, &first).await;
     assert!(first.contains("BoundedWindowAggExec") && first.contains("SortExec: TopK"), "{first}");

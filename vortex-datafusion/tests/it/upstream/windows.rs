@@ -72,3 +72,28 @@ async fn windows_below_a_limit_lack_rows() {
     found.retain(|row| row.starts_with("2 100"));
     assert_wrong(found.as_slice(), &["2 100 100"], &["2 100 101"], "optimizer/limited_windows.rs");
 }
+
+#[tokio::test]
+async fn limits_of_sorts_that_are_not_needed_get_below_windows() {
+    let plain = Plain::new(2);
+    for first in [1, 2501] {
+        let rows = format!("SELECT value AS a FROM generate_series({first}, {}) ORDER BY a", first + 2499);
+        let file = plain.folder().join(format!("t/{first}.parquet"));
+        plain.run(&format!("COPY ({rows}) TO '{}'", file.display())).await;
+    }
+    let with = format!("STORED AS PARQUET WITH ORDER (a) LOCATION '{}/t/'", plain.folder().display());
+    plain.run(&format!("CREATE EXTERNAL TABLE t {with}")).await;
+    let sql = "SELECT a, count(*) OVER () FROM t ORDER BY a LIMIT 2";
+    plain.assert_wrong(sql, &["1 2", "2 2"], &["1 5000", "2 5000"], "optimizer/limited_windows.rs").await;
+}
+
+#[tokio::test]
+async fn limits_allow_for_the_later_rows_of_one_window_only() {
+    let plain = Plain::new(1);
+    plain.table("t", "SELECT value * 7 % 11 AS a FROM generate_series(1, 10)").await;
+    let inner = "SELECT a, sum(a) OVER (ORDER BY a ROWS BETWEEN CURRENT ROW AND 2 FOLLOWING) AS s FROM t";
+    let outer = "sum(s) OVER (ORDER BY a ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING)";
+    let sql = format!("SELECT a, {outer} FROM ({inner}) LIMIT 5");
+    let (wrong, right) = (["1 15", "2 21", "3 27", "4 33", "5 31"], ["1 15", "2 21", "3 27", "4 33", "5 39"]);
+    plain.assert_wrong(&sql, &wrong, &right, "bin/vortex/sql/session.rs").await;
+}
