@@ -17,7 +17,8 @@
 //! ```
 //!
 //! **With a sort that is not needed** (`EnsureRequirements`). If rows below a window are in the order of a sort above it, the
-//! partitions are merged in this order, and the limit of the sort becomes that of the merge.
+//! partitions are merged in this order, and the limit of the sort becomes that of the merge. Joins whose order is that of
+//! one side, and an `OFFSET`, lose rows in the same way.
 //!
 //! ```text
 //! SortExec: TopK(fetch=3), [a]                               GlobalLimitExec: fetch=3
@@ -37,16 +38,17 @@ use datafusion_common::{Result, internal_datafusion_err};
 use datafusion_physical_plan::limit::GlobalLimitExec;
 use datafusion_physical_plan::sorts::sort::SortExec;
 use datafusion_physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion_physical_plan::union::UnionExec;
 use datafusion_physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, replace_children_if_necessary};
 
-/// The plan with limits of their own above sorts of windows.
+/// The plan with limits of their own above sorts of what is computed from all rows.
 pub(super) fn with_limits_above(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let kept = plan.transform_up(|node| {
         let Some(sort) = node.downcast_ref::<SortExec>() else { return Ok(Transformed::no(node)) };
         // A limit of each partition is none of the query.
         Ok(match sort.fetch() {
-            Some(fetch) if !sort.preserve_partitioning() && is_window_in_order(sort.input()) => {
+            Some(fetch) if !sort.preserve_partitioning() && needs_rows_below(sort.input()) => {
                 Transformed::yes(Arc::new(GlobalLimitExec::new(without_limit(&node)?, 0, Some(fetch))))
             }
             _ => Transformed::no(node),
@@ -55,18 +57,19 @@ pub(super) fn with_limits_above(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn 
     kept.map(|plan| plan.data)
 }
 
-/// Whether this is a window of all partitions, perhaps below operators that keep its rows in their order. Others are
-/// merged above them.
-fn is_window_in_order(node: &Arc<dyn ExecutionPlan>) -> bool {
+/// Whether rows in order come through an operator that needs all rows of its input, or pairs, or skips them. Partitions may
+/// be merged below it.
+fn needs_rows_below(node: &Arc<dyn ExecutionPlan>) -> bool {
     let keys = match node.downcast_ref::<WindowAggExec>() {
         Some(window) => Some(window.partition_keys()),
         None => node.downcast_ref::<BoundedWindowAggExec>().map(BoundedWindowAggExec::partition_keys),
     };
-    if keys.is_some_and(|keys| keys.is_empty()) {
+    let is_joined = node.children().len() > 1 && !node.is::<UnionExec>();
+    if keys.is_some_and(|keys| keys.is_empty()) || node.is::<GlobalLimitExec>() || is_joined {
         return true;
     }
-    let keeps_order = node.maintains_input_order() == [true];
-    keeps_order && node.children().iter().all(|child| is_window_in_order(child))
+    let mut children = node.children().into_iter().zip(node.maintains_input_order());
+    children.any(|(child, keeps_order)| keeps_order && needs_rows_below(child))
 }
 
 fn without_limit(sort: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {

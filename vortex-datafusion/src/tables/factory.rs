@@ -24,7 +24,7 @@ use datafusion_session::{Session, TableProvider};
 use futures::TryStreamExt as _;
 use object_store::path::Path;
 
-use super::listed::{ListedTable, is_named_as_usual};
+use super::listed::{ListedTable, is_named_as_usual, is_usually_displayed};
 use super::one_file::Found;
 use super::places::{
     IN_FOLDER, check_place, folder_columns, if_folder, if_new_folder, listing_url, unquoted, visible_files,
@@ -173,9 +173,9 @@ async fn partitions_of(
 ) -> Result<(Vec<(String, DataType)>, bool)> {
     let declared = &table.table_partition_cols;
     let infers = session.config_options().execution.listing_table_factory_infer_partitions;
-    let names = match declared.is_empty() && infers && !declares_columns(table) {
+    let (names, are_usual) = match declared.is_empty() && infers && !declares_columns(table) {
         true => inferred_partitions(session, urls, options).await?,
-        false => declared.clone(),
+        false => (declared.clone(), true),
     };
     let column_type = |name: String| match declaration(table, &name) {
         Some(field) => Ok((name, field.data_type().clone())),
@@ -185,7 +185,10 @@ async fn partitions_of(
         None => Ok((name, dictionary_of_names())),
     };
     let partitions: Vec<_> = names.into_iter().map(column_type).collect::<Result<_>>()?;
-    let are_usual = declared.is_empty() || check_folders(session, urls, options, &partitions).await?;
+    let are_usual = match declared.is_empty() {
+        true => are_usual,
+        false => check_folders(session, urls, options, &partitions).await?,
+    };
     Ok((partitions, are_usual))
 }
 
@@ -200,16 +203,20 @@ pub(super) fn with_partitions(options: ListingOptions, columns: Vec<(String, Dat
     options
 }
 
-/// The columns that folders name. They must be the same for all files: DataFusion leaves out those whose paths lack some
-/// of the columns of a table, and columns that only others have.
+/// The columns that folders name, and whether these are named as usual. They must be the same for all files: DataFusion
+/// leaves out those whose paths lack some of the columns of a table, and columns that only others have.
 pub(super) async fn inferred_partitions(
     session: &dyn Session,
     urls: &[ListingTableUrl],
     options: &ListingOptions,
-) -> Result<Vec<String>> {
+) -> Result<(Vec<String>, bool)> {
     let mut first: Option<(Path, Vec<String>)> = None;
+    let mut are_usual = true;
     for url in urls {
-        for (file, names) in folders_of_files(session, url, options, |_| ()).await? {
+        let check_names = |folders: &str| {
+            are_usual &= folders.split('/').all(|folder| is_named_as_usual(folder, &dictionary_of_names()));
+        };
+        for (file, names) in folders_of_files(session, url, options, check_names).await? {
             match &first {
                 None => first = Some((file, names)),
                 Some((_, same)) if *same == names => {}
@@ -222,7 +229,7 @@ pub(super) async fn inferred_partitions(
             }
         }
     }
-    Ok(first.map(|(_, names)| names).unwrap_or_default())
+    Ok((first.map(|(_, names)| names).unwrap_or_default(), are_usual))
 }
 
 /// Checks that the folders of all files name these columns, possibly followed by others. Returns whether they are named as
@@ -234,15 +241,14 @@ async fn check_folders(
     columns: &[(String, DataType)],
 ) -> Result<bool> {
     let folders: String = columns.iter().map(|(column, _)| format!("{column}=…/")).collect();
-    let mut are_usual = true;
+    let mut are_usual = columns.iter().all(|(_, data_type)| is_usually_displayed(data_type));
     for url in urls {
         if !url.is_collection() {
             return plan_err!("{url} is a single file, and PARTITIONED BY is for folders named {folders}");
         }
         let check_values = |folders: &str| {
-            let values = folders.split('/').filter_map(|folder| folder.split_once('='));
-            let mut values = values.zip(columns);
-            are_usual &= values.all(|((_, value), (_, data_type))| is_named_as_usual(value, data_type));
+            let mut folders = folders.split('/').zip(columns);
+            are_usual &= folders.all(|(folder, (_, data_type))| is_named_as_usual(folder, data_type));
         };
         for (file, names) in folders_of_files(session, url, options, check_values).await? {
             let known = columns.iter().map(|(column, _)| column);

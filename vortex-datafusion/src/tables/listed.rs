@@ -2,8 +2,8 @@
 //!
 //! - A single file was found when the table was created, and scans that follow soon need not look for it again
 //!   (`one_file.rs`).
-//! - Folders may be named in another way than DataFusion writes their values: for `month = 1`, it lists the files in
-//!   `month=1/` alone, also if they are in `month=01/`. See `tests/it/upstream/files.rs`:
+//! - Folders may be named in another way than DataFusion displays their values: for `month = 1`, it lists the files in
+//!   `month=1/` alone, also if they are in `month=01/`; for `k = 'a:b'`, those in `k=a:b/`, not in `k=a%3Ab/`. See `tests/it/upstream/files.rs`:
 //!   `folders_are_looked_for_by_one_of_the_names_that_a_value_has`.
 
 use std::borrow::Cow;
@@ -47,11 +47,21 @@ impl ListedTable {
     }
 }
 
-/// Whether a folder has the name that DataFusion gives to the value of a partition column.
-pub(super) fn is_named_as_usual(value: &str, data_type: &DataType) -> bool {
+/// Whether a folder, `column=value`, has the name that DataFusion looks for: as it displays the value, with nothing that it
+/// or the store may encode.
+pub(super) fn is_named_as_usual(folder: &str, data_type: &DataType) -> bool {
+    let Some((column, value)) = folder.split_once('=') else { return true };
     let value = percent_decode_str(value).decode_utf8().unwrap_or(Cow::Borrowed(value));
-    let parsed = ScalarValue::try_from_string(value.to_string(), data_type);
-    parsed.is_ok_and(|parsed| parsed.to_string() == value)
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"=-_.:+,".contains(&byte);
+    folder.bytes().all(is_plain)
+        && ScalarValue::try_from_string(value.into_owned(), data_type)
+            .is_ok_and(|value| folder == format!("{column}={value}"))
+}
+
+/// Whether folders are usually named as DataFusion displays values of a type: it displays times as numbers.
+pub(super) fn is_usually_displayed(data_type: &DataType) -> bool {
+    use DataType::{Duration, Time32, Time64, Timestamp};
+    !matches!(data_type, Timestamp(..) | Time32(_) | Time64(_) | Duration(_))
 }
 
 /// The same filter, without comparisons by `=`, of which DataFusion makes the names of folders.
@@ -150,26 +160,30 @@ mod tests {
     #[test]
     fn folders_are_named_in_several_ways() {
         let decimal = DataType::Decimal128(6, 2);
-        for (value, data_type) in [
-            ("1", DataType::Int32),
-            ("-12", DataType::Int64),
-            ("2024-05-01", DataType::Date32),
-            ("1.50", decimal.clone()),
-            ("a b", DataType::Utf8),
-            ("a%20b", DataType::Utf8),
-            ("true", DataType::Boolean),
+        let names = DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8));
+        for (folder, data_type) in [
+            ("a=1", DataType::Int32),
+            ("a=-12", DataType::Int64),
+            ("a=2024-05-01", DataType::Date32),
+            ("a=1.50", decimal.clone()),
+            ("a=x_y", DataType::Utf8),
+            ("a=x", names.clone()),
+            ("a=true", DataType::Boolean),
         ] {
-            assert!(is_named_as_usual(value, &data_type), "{value}");
+            assert!(is_named_as_usual(folder, &data_type), "{folder}");
         }
-        for (value, data_type) in [
-            ("01", DataType::Int32),
-            ("-0", DataType::Int32),
-            ("1.5", decimal),
-            ("TRUE", DataType::Boolean),
-            ("2024-05-01T00:00:00", DataType::Timestamp(TimeUnit::Second, None)),
-            ("x", DataType::Int32),
+        for (folder, data_type) in [
+            ("a=01", DataType::Int32),
+            ("a=-0", DataType::Int32),
+            ("a=1.5", decimal),
+            ("a=TRUE", DataType::Boolean),
+            ("a=2024-05-01T00:00:00", DataType::Timestamp(TimeUnit::Second, None)),
+            ("a=x", DataType::Int32),
+            ("a=x%3Ay", DataType::Utf8),
+            ("a=x%5By", names),
+            ("größe=1", DataType::Int32),
         ] {
-            assert!(!is_named_as_usual(value, &data_type), "{value}");
+            assert!(!is_named_as_usual(folder, &data_type), "{folder}");
         }
     }
 

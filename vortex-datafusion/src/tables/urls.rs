@@ -139,10 +139,11 @@ async fn table_at(state: &SessionState, place: &str) -> Result<Option<Arc<dyn Ta
         // It is the name of a table that does not exist.
         _ => return Ok(None),
     };
-    let names = inferred_partitions(state, std::slice::from_ref(&url), &options).await?;
+    let (names, are_usual) = inferred_partitions(state, std::slice::from_ref(&url), &options).await?;
     let columns = names.into_iter().map(|name| (name, dictionary_of_names())).collect();
     let config = ListingTableConfig::new(url).with_listing_options(with_partitions(options, columns));
-    Ok(Some(Arc::new(ListingTable::try_new(config.infer_schema(state).await?)?)))
+    let listed = ListingTable::try_new(config.infer_schema(state).await?)?;
+    Ok(Some(ListedTable::provider(listed, None, !are_usual)))
 }
 
 /// The files at a place, and how to read them: in the one format that their names have. `None` if there are no files.

@@ -229,6 +229,32 @@ async fn windows_are_of_all_rows_whatever_is_sorted_and_limited_above() {
 }
 
 #[tokio::test]
+async fn joins_and_offsets_take_all_rows_whatever_is_sorted_and_limited_above() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = registered(4);
+    for first in [1, 101] {
+        let last = first + 99;
+        let rows =
+            format!("SELECT value AS a, value * 2 AS b FROM generate_series({first}, {last}) ORDER BY a");
+        copy(&context, &rows, folder.path().join(format!("{first}.vortex")).display()).await;
+    }
+    create(&context, "t", folder.path().join("").display()).await;
+    run(&context, "CREATE TABLE d AS SELECT value * 5 AS k FROM generate_series(1, 40)").await;
+    let w = "(SELECT a, count(*) OVER () AS c FROM t) w";
+    for sql in [
+        format!("SELECT w.a, w.c FROM d JOIN {w} ON d.k = w.a ORDER BY w.a LIMIT 3"),
+        format!("SELECT a, c FROM {w} WHERE a IN (SELECT k FROM d) ORDER BY a LIMIT 3"),
+    ] {
+        let rows = run(&context, &sql).await;
+        assert_eq!((numbers(&rows, 0), numbers(&rows, 1)), (vec![5, 10, 15], vec![200; 3]), "{sql}");
+    }
+    let left = format!("SELECT w.a, w.c FROM {w} LEFT JOIN d ON d.k = w.a ORDER BY w.a LIMIT 3");
+    assert_eq!(numbers(&run(&context, &left).await, 1), [200; 3]);
+    let skipped = "SELECT * FROM (SELECT a, b FROM t WHERE b % 3 >= 0 LIMIT 5 OFFSET 10) ORDER BY a LIMIT 3";
+    assert_eq!(run(&context, skipped).await.num_rows(), 3);
+}
+
+#[tokio::test]
 async fn orders_end_at_floats_that_may_be_zero() {
     let folder = tempfile::tempdir().unwrap();
     let context = registered(1);

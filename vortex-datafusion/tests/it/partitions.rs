@@ -384,6 +384,28 @@ async fn columns_of_folders_may_be_all_that_is_declared() {
 }
 
 #[tokio::test]
+async fn names_of_folders_may_be_encoded() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, place) = (own_session(), folder.path().display());
+    vortex_datafusion::enable_url_tables(&context);
+    for (name, a) in [("k=a%3Ab", 1), ("k=a[b", 2), ("k=x", 3)] {
+        let (file, named) = (folder.path().join("file.vortex"), folder.path().join(name));
+        copy(&context, &format!("SELECT {a} AS a"), file.display()).await;
+        std::fs::create_dir(&named).unwrap();
+        std::fs::rename(&file, named.join("x.vortex")).unwrap();
+    }
+    run(&context, &format!("CREATE EXTERNAL TABLE inferred STORED AS VORTEX LOCATION '{place}/'")).await;
+    let declared = "declared (k VARCHAR) STORED AS VORTEX PARTITIONED BY (k)";
+    run(&context, &format!("CREATE EXTERNAL TABLE {declared} LOCATION '{place}/'")).await;
+    for table in ["inferred", "declared", &format!("'{place}/'")] {
+        for (value, a) in [("a:b", 1), ("a[b", 2), ("x", 3)] {
+            let sql = format!("SELECT sum(a) FROM {table} WHERE k = '{value}'");
+            assert_eq!(number(&context, &sql).await, a, "{sql}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn values_of_folders_may_be_written_in_several_ways() {
     let folder = tempfile::tempdir().unwrap();
     let (context, place) = (own_session(), folder.path().display());
