@@ -100,16 +100,15 @@ fn change(node: Arc<dyn ExecutionPlan>, above: Above) -> Result<Arc<dyn Executio
     let node = if is_cut { without_limit(&node)? } else { node };
     let keeps_order = node.maintains_input_order() == [true];
     let is_unary = node.children().len() == 1;
-    let below = match above {
-        _ if node.is::<SortPreservingMergeExec>() => {
-            let merge = node.downcast_ref::<SortPreservingMergeExec>();
-            Above::Merge(merge.map_or(0, |merge| merge.expr().len()))
-        }
-        Above::Merge(columns) if node.is::<BoundedWindowAggExec>() => Above::Windows(columns),
-        _ if node.is::<BoundedWindowAggExec>() => Above::Windows(0),
-        Above::Merge(_) if keeps_order && partitions > 1 => above,
+    let merge = node.downcast_ref::<SortPreservingMergeExec>().map(|merge| merge.expr().len());
+    let is_window = node.is::<BoundedWindowAggExec>();
+    let below = match (merge, above) {
+        (Some(columns), _) => Above::Merge(columns),
+        (None, Above::Merge(columns)) if is_window => Above::Windows(columns),
+        (None, _) if is_window => Above::Windows(0),
+        (None, Above::Merge(_)) if keeps_order && partitions > 1 => above,
         // Rows of windows may be dealt out, and were sorted before, too.
-        Above::Windows(_) if is_unary && partitions > 1 => above,
+        (None, Above::Windows(_)) if is_unary && partitions > 1 => above,
         _ => Above::Anything,
     };
     let children = node.children().into_iter().map(|child| change(Arc::clone(child), below));

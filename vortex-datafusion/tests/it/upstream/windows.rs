@@ -85,6 +85,11 @@ async fn limits_of_sorts_that_are_not_needed_get_below_windows() {
     plain.run(&format!("CREATE EXTERNAL TABLE t {with}")).await;
     let sql = "SELECT a, count(*) OVER () FROM t ORDER BY a LIMIT 2";
     plain.assert_wrong(sql, &["1 2", "2 2"], &["1 5000", "2 5000"], "optimizer/limited_windows.rs").await;
+    // Below a join, it leaves no rows.
+    plain.run("CREATE TABLE d AS SELECT value * 5 AS k FROM generate_series(1, 100)").await;
+    let windows = "(SELECT a, count(*) OVER () AS c FROM t) w";
+    let sql = format!("SELECT a, c FROM d JOIN {windows} ON k = a ORDER BY a LIMIT 2");
+    plain.assert_wrong(&sql, &[], &["5 5000", "10 5000"], "optimizer/limited_windows.rs").await;
 }
 
 #[tokio::test]
