@@ -309,7 +309,9 @@ impl ObjectStore for TestStore {
     }
 
     fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        self.inner.delete_stream(paths)
+        let uploads = Arc::clone(&self.uploads);
+        let checked = paths.map(move |path| path.and_then(|path| uploads.check_delete(&path).map(|()| path)));
+        self.inner.delete_stream(checked.boxed())
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {

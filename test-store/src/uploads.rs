@@ -26,6 +26,8 @@ pub enum WriteFault {
     Complete,
     /// Objects appear, in whichever way they are written, but the store reports that they do not.
     Answer,
+    /// Objects whose path contains this text cannot be deleted.
+    Delete(&'static str),
 }
 
 /// Counters of uploads.
@@ -52,6 +54,13 @@ impl Uploads {
             _ => false,
         };
         if fails { full() } else { Ok(()) }
+    }
+
+    pub(super) fn check_delete(&self, path: &Path) -> Result<()> {
+        match *self.fault.lock() {
+            WriteFault::Delete(part) if path.as_ref().contains(part) => Err(failure("access is denied")),
+            _ => Ok(()),
+        }
     }
 
     /// Waits as long as answers about this path are held back.

@@ -11,10 +11,20 @@ const EXAMPLE_NAME: &str = "q7Xm2VtRb9KcL4Zd_0.vortex";
 /// Refuses what would not be written as it is meant.
 ///
 /// # Errors
-/// If rows are to replace others, there is no place for them, or the partition columns leave no files to write.
+/// If rows are to replace others one by one, or there is no place for them, or the partition columns leave no files to write.
 pub(super) fn check(config: &FileSinkConfig) -> Result<()> {
-    if config.insert_op != InsertOp::Append {
-        return not_impl_err!("Vortex files can be added to a table, but not overwritten by INSERT");
+    match config.insert_op {
+        InsertOp::Append => {}
+        // The files of the first place alone are known.
+        InsertOp::Overwrite if config.table_paths.len() > 1 => {
+            return plan_err!("INSERT OVERWRITE replaces the files of one place, and the table has several");
+        }
+        InsertOp::Overwrite => {}
+        InsertOp::Replace => {
+            return not_impl_err!(
+                "REPLACE INTO needs a key by which rows are found, which Vortex files lack"
+            );
+        }
     }
     check_place(config)?;
     check_partition_columns(config)
@@ -105,10 +115,12 @@ mod tests {
 
     #[test]
     fn a_sink_that_is_built_directly_refuses_what_a_statement_would() {
-        for insert_op in [InsertOp::Overwrite, InsertOp::Replace] {
-            let error = refused(FileSinkConfig { insert_op, ..config("/tmp/t/", &[]) });
-            assert!(error.contains("not overwritten"), "{error}");
-        }
+        let error = refused(FileSinkConfig { insert_op: InsertOp::Replace, ..config("/tmp/t/", &[]) });
+        assert!(error.contains("needs a key"), "{error}");
+        let table_paths = ["/tmp/t/", "/tmp/u/"].map(|place| ListingTableUrl::parse(place).unwrap()).to_vec();
+        let insert_op = InsertOp::Overwrite;
+        let error = refused(FileSinkConfig { insert_op, table_paths, ..config("/tmp/t/", &[]) });
+        assert!(error.contains("the table has several"), "{error}");
         let error = refused(FileSinkConfig { table_paths: Vec::new(), ..config("/tmp/t/", &[]) });
         assert!(error.contains("no path"), "{error}");
         let error = refused(config("/tmp/t/day*.vortex", &[]));

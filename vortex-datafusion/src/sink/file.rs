@@ -1,5 +1,6 @@
 //! Writing the rows of one file.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -191,15 +192,25 @@ impl Destination {
     /// forever. It stores a listing after making it, so one that is being made at this moment may still be
     /// stored later.
     fn forget(&self, files: &[WrittenFile]) {
+        let paths: Vec<Path> = files.iter().map(|file| file.path.clone()).collect();
         // Other paths are never used again: nothing outdated can be found under them.
         if !self.has_unique_paths {
-            let paths = files.iter().map(|file| &file.path).collect();
-            forget_footers(&self.caches, &paths);
-            FileStatistics::new(&self.caches).remove(&paths);
+            self.forget_files(&paths.iter().collect());
         }
+        self.forget_listings(&paths);
+    }
+
+    /// Removes the footers and statistics of files.
+    pub(super) fn forget_files(&self, paths: &HashSet<&Path>) {
+        forget_footers(&self.caches, paths);
+        FileStatistics::new(&self.caches).remove(paths);
+    }
+
+    /// Removes the listings of folders in which files are.
+    pub(super) fn forget_listings(&self, paths: &[Path]) {
         let Some(listings) = self.caches.get_list_files_cache() else { return };
         for listing in listings.list_entries().into_keys() {
-            if files.iter().any(|file| file.path.prefix_matches(&listing.path)) {
+            if paths.iter().any(|path| path.prefix_matches(&listing.path)) {
                 listings.remove(&listing);
             }
         }

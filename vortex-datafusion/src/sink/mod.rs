@@ -16,6 +16,8 @@
 //! and its file open until the end. They are removed if the statement fails or is dropped; a process that is killed leaves
 //! them behind.
 //!
+//! `INSERT OVERWRITE` then removes the files that it replaces (`replaced.rs`).
+//!
 //! If a statement is dropped while files are being finished, those with random names are removed, even if they
 //! appear later. A `COPY` to a single file may have replaced it as a whole by then: what has its name is never
 //! removed, since it could be the result of a second attempt.
@@ -23,6 +25,7 @@
 mod checks;
 mod file;
 mod partitions;
+mod replaced;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -57,6 +60,7 @@ use crate::user_metadata::UserMetadata;
 pub use file::WrittenFile;
 use file::{Destination, FileRows, Written};
 use partitions::PartitionColumns;
+use replaced::{remove_replaced, replaced_files};
 
 const MILLISECONDS_PER_DAY: i64 = 86_400_000;
 
@@ -83,8 +87,8 @@ impl VortexSink {
     /// Creates a sink for rows that satisfy `order`, which files record as far as their rows do.
     ///
     /// # Errors
-    /// If rows are to replace those of a table, whose files a sink only adds to; if there is no path to write to, or it is
-    /// a pattern that the names of the files would not match; if a partition column is named twice or is not among the
+    /// If rows are to replace others one by one (`InsertOp::Replace`), or those of a table of several places; if there is no
+    /// path to write to, or it is a pattern that the names of the files would not match; if a partition column is named twice or is not among the
     /// rows, they leave no column for the files, or the name of one has letters that names of folders encode, or a `=`.
     pub fn try_new(
         config: FileSinkConfig,
@@ -228,8 +232,9 @@ impl FileSink for VortexSink {
         rows_written.add(usize::try_from(rows).unwrap_or(usize::MAX));
         bytes_written.add(usize::try_from(bytes).unwrap_or(usize::MAX));
         files_written.add(files.len());
+        let outcome = remove_replaced(destination, replaced_files(&self.config), &files).await;
         self.written.lock().extend(files);
-        Ok(rows)
+        outcome.map(|()| rows)
     }
 }
 

@@ -19,6 +19,7 @@ mod metrics;
 mod one_file;
 mod open_files;
 mod ordered;
+mod overwrite;
 mod partitions;
 mod places;
 mod plans;
