@@ -17,8 +17,8 @@
 //! ```
 //!
 //! **With a sort that is not needed** (`EnsureRequirements`). If rows below a window are in the order of a sort above it, the
-//! partitions are merged in this order, and the limit of the sort becomes that of the merge. Joins whose order is that of
-//! one side, and an `OFFSET`, lose rows in the same way.
+//! partitions are merged in this order, and the limit of the sort becomes that of the merge, or of a sort below windows that
+//! have partition keys. Joins whose order is that of one side, and an `OFFSET`, lose rows in the same way.
 //!
 //! ```text
 //! SortExec: TopK(fetch=3), [a]                               GlobalLimitExec: fetch=3
@@ -35,7 +35,10 @@ use std::sync::Arc;
 
 use datafusion_common::tree_node::{Transformed, TreeNode as _};
 use datafusion_common::{Result, internal_datafusion_err};
+use datafusion_expr::{LimitEffect, WindowFrameBound, WindowFrameUnits};
+use datafusion_physical_expr::window::{StandardWindowExpr, WindowExpr};
 use datafusion_physical_plan::limit::GlobalLimitExec;
+use datafusion_physical_plan::repartition::RepartitionExec;
 use datafusion_physical_plan::sorts::sort::SortExec;
 use datafusion_physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion_physical_plan::union::UnionExec;
@@ -58,18 +61,36 @@ pub(super) fn with_limits_above(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn 
 }
 
 /// Whether rows in order come through an operator that needs all rows of its input, or pairs, or skips them. Partitions may
-/// be merged below it.
+/// be merged below it, and rows dealt out, which is undone if that does not help.
 fn needs_rows_below(node: &Arc<dyn ExecutionPlan>) -> bool {
-    let keys = match node.downcast_ref::<WindowAggExec>() {
-        Some(window) => Some(window.partition_keys()),
-        None => node.downcast_ref::<BoundedWindowAggExec>().map(BoundedWindowAggExec::partition_keys),
-    };
     let is_joined = node.children().len() > 1 && !node.is::<UnionExec>();
-    if keys.is_some_and(|keys| keys.is_empty()) || node.is::<GlobalLimitExec>() || is_joined {
+    if needs_later_rows(node) || node.is::<GlobalLimitExec>() || is_joined {
         return true;
     }
     let mut children = node.children().into_iter().zip(node.maintains_input_order());
-    children.any(|(child, keeps_order)| keeps_order && needs_rows_below(child))
+    children
+        .any(|(child, keeps_order)| (keeps_order || node.is::<RepartitionExec>()) && needs_rows_below(child))
+}
+
+/// Whether these are windows of one partition, or windows that depend on rows that follow.
+fn needs_later_rows(node: &Arc<dyn ExecutionPlan>) -> bool {
+    match node.downcast_ref::<BoundedWindowAggExec>() {
+        Some(window) => window.partition_keys().is_empty() || window.window_expr().iter().any(looks_ahead),
+        None => node.is::<WindowAggExec>(),
+    }
+}
+
+/// Whether the value of a row depends on rows that follow, or may be in the same place of the order.
+fn looks_ahead(window: &Arc<dyn WindowExpr>) -> bool {
+    let window_function = window.as_any().downcast_ref::<StandardWindowExpr>();
+    let has_frame = match window_function.map(StandardWindowExpr::get_standard_func_expr) {
+        Some(function) if !matches!(function.limit_effect(), LimitEffect::None) => return true,
+        Some(function) => function.create_evaluator().map_or(true, |evaluator| evaluator.uses_window_frame()),
+        None => true,
+    };
+    let frame = window.get_window_frame();
+    let ends_here = matches!(frame.end_bound, WindowFrameBound::Preceding(_) | WindowFrameBound::CurrentRow);
+    has_frame && !(frame.units == WindowFrameUnits::Rows && ends_here)
 }
 
 fn without_limit(sort: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {

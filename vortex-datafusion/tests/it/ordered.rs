@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use arrow::compute::concat_batches;
 use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::Partitioning;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::{SessionConfig, SessionContext, col};
 use vortex_datafusion::{VortexOptions, VortexSessionExt as _, register};
 
 use crate::files::{copy, create, numbers, plan, register_files, run, table};
@@ -226,6 +228,41 @@ async fn windows_are_of_all_rows_whatever_is_sorted_and_limited_above() {
     let limited =
         "SELECT a, count(*) OVER () AS c FROM (SELECT a FROM t ORDER BY a LIMIT 5) ORDER BY a LIMIT 3";
     assert_eq!(numbers(&run(&context, limited).await, 1), [5; 3]);
+    // Dealing rows out helps nobody, so it is left out.
+    let frame = context.sql("SELECT a, count(*) OVER () AS c FROM t").await.unwrap();
+    let dealt_out = frame.repartition(Partitioning::RoundRobinBatch(4)).unwrap();
+    let first = dealt_out.sort(vec![col("a").sort(true, false)]).unwrap().limit(0, Some(3)).unwrap();
+    let batches = first.collect().await.unwrap();
+    let rows = concat_batches(&batches[0].schema(), &batches).unwrap();
+    assert_eq!(numbers(&rows, 1), [200; 3]);
+}
+
+#[tokio::test]
+async fn windows_that_look_ahead_see_rows_beyond_a_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = registered(4);
+    for first in [1, 101, 201] {
+        let rows = format!("SELECT 1 AS p, value AS a FROM generate_series({first}, {})", first + 99);
+        copy(&context, &rows, folder.path().join(format!("{first}.vortex")).display()).await;
+    }
+    create(&context, "t", folder.path().join("").display()).await;
+    for (window, order, expected) in [
+        ("sum(a) OVER (PARTITION BY p)", "p", [45_150; 3]),
+        ("sum(a) OVER (PARTITION BY p ORDER BY a)", "p, a", [1, 3, 6]),
+        ("lead(a) OVER (PARTITION BY p ORDER BY a)", "p, a", [2, 3, 4]),
+        (
+            "sum(a) OVER (PARTITION BY p ORDER BY a ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING)",
+            "p, a",
+            [3, 5, 7],
+        ),
+    ] {
+        let sql = format!("SELECT p, a, {window} FROM t ORDER BY {order} LIMIT 3");
+        assert_eq!(numbers(&run(&context, &sql).await, 2), expected, "{sql}");
+    }
+    // Those that look at earlier rows only are computed from the first rows.
+    let numbered = "SELECT p, a, row_number() OVER (PARTITION BY p ORDER BY a) FROM t ORDER BY p, a LIMIT 3";
+    let plan = plan(&context, numbered).await;
+    assert_eq!(plan.matches("TopK(fetch=3)").count(), 2, "{plan}");
 }
 
 #[tokio::test]

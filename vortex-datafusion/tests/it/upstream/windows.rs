@@ -93,6 +93,40 @@ async fn limits_of_sorts_that_are_not_needed_get_below_windows() {
 }
 
 #[tokio::test]
+async fn limits_of_sorts_get_below_windows_that_look_ahead() {
+    let plain = Plain::new(2);
+    for (table, values) in [("equal", [1, 1, 1]), ("t", [1, 2, 3]), ("tied", [1, 2, 2])] {
+        let folder = plain.folder().join(table);
+        for (file, v) in values.into_iter().enumerate() {
+            let file = folder.join(format!("{file}.parquet"));
+            plain.run(&format!("COPY (SELECT 1 AS a, {v} AS v) TO '{}'", file.display())).await;
+        }
+        let create =
+            format!("CREATE EXTERNAL TABLE {table} STORED AS PARQUET LOCATION '{}/'", folder.display());
+        plain.run(&create).await;
+    }
+    for (sql, wrong, right) in [
+        (
+            "SELECT a, v, sum(v) OVER (PARTITION BY a) FROM equal ORDER BY a LIMIT 2",
+            ["1 1 2", "1 1 2"],
+            ["1 1 3", "1 1 3"],
+        ),
+        (
+            "SELECT a, v, lead(v) OVER (PARTITION BY a ORDER BY v) FROM t ORDER BY a, v LIMIT 2",
+            ["1 1 2", "1 2 null"],
+            ["1 1 2", "1 2 3"],
+        ),
+        (
+            "SELECT a, v, sum(v) OVER (PARTITION BY a ORDER BY v) FROM tied ORDER BY a, v LIMIT 2",
+            ["1 1 1", "1 2 3"],
+            ["1 1 1", "1 2 5"],
+        ),
+    ] {
+        plain.assert_wrong(sql, &wrong, &right, "optimizer/limited_windows.rs").await;
+    }
+}
+
+#[tokio::test]
 async fn limits_allow_for_the_later_rows_of_one_window_only() {
     let plain = Plain::new(1);
     plain.table("t", "SELECT value * 7 % 11 AS a FROM generate_series(1, 10)").await;
