@@ -170,8 +170,14 @@ impl Aggregate {
     /// If the values do not present `dtype`.
     pub(crate) fn weighted(values: &ArrayRef, dtype: &DType, rows: &[u64]) -> Result<Self> {
         let values = present(ArrayRef::clone(values), &data_type(dtype)?)?;
-        let used = BooleanArray::from_iter(rows.iter().map(|rows| Some(*rows > 0)));
-        let found = Self::of(&arrow::compute::filter(&values, &used)?, dtype)?;
+        // Nested values have nothing to be found, and filtering may reserve far more for them than they take.
+        let found = match has_bounds(dtype) {
+            true => {
+                let used = BooleanArray::from_iter(rows.iter().map(|rows| Some(*rows > 0)));
+                Self::of(&arrow::compute::filter(&values, &used)?, dtype)?
+            }
+            false => Self::empty(dtype),
+        };
         let nulls = values.logical_nulls();
         let is_valid = |at: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(at));
         let row_count: u64 = rows.iter().sum();
@@ -328,10 +334,16 @@ fn weighted_sum(
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{Decimal128Array, Float64Array, Int8Array, Int64Array, StringArray, UInt64Array};
+    use arrow::array::{
+        Decimal128Array, FixedSizeListArray, Float64Array, Int8Array, Int64Array, LargeListArray,
+        StringArray, UInt64Array,
+    };
+    use arrow::buffer::OffsetBuffer;
+    use arrow::datatypes::{DataType, Field};
 
     use super::*;
     use crate::dtype::DecimalType;
+    use crate::dtype::arrow::from_field;
 
     fn number(ptype: PType) -> DType {
         DType::Primitive(ptype, true)
@@ -351,6 +363,19 @@ mod tests {
         let weighted = Aggregate::weighted(&array, &number(PType::F64), &[1, 3, 5, 0, 0]).unwrap();
         assert_eq!((weighted.row_count, weighted.null_count, weighted.nan_count), (9, 5, 3));
         assert_eq!(bits(weighted.min), 0.0f64.to_bits(), "-0.0 is in no row");
+    }
+
+    #[test]
+    fn nested_values_are_counted_without_being_filtered() {
+        let pair = Arc::new(Field::new("item", DataType::Int64, true));
+        let long = Arc::new(Field::new("item", DataType::FixedSizeList(Arc::clone(&pair), i32::MAX), true));
+        let none =
+            FixedSizeListArray::new(pair, i32::MAX, Arc::new(Int64Array::from(Vec::<i64>::new())), None);
+        let nulls = Some(vec![true, false, true].into());
+        let lists = LargeListArray::new(long, OffsetBuffer::new_zeroed(3), Arc::new(none), nulls);
+        let dtype = from_field(&Field::new("lists", lists.data_type().clone(), true)).unwrap();
+        let found = Aggregate::weighted(&(Arc::new(lists) as _), &dtype, &[1, 3, 0]).unwrap();
+        assert_eq!((found.row_count, found.null_count, found.min), (4, 3, None));
     }
 
     #[test]

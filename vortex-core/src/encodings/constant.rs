@@ -202,7 +202,7 @@ mod tests {
         let map = MapType::try_new(DType::Utf8(false), number(PType::U8), false).unwrap();
         let bytes = DType::FixedSizeList(Arc::new(number(PType::U8)), 16, false);
         let union = StructType::new([("x".into(), DType::Bool(true)), ("y".into(), DType::Utf8(true))]);
-        let union = UnionType::try_new(union, [0, 1]).unwrap();
+        let union = Arc::new(UnionType::try_new(union, [0, 1]).unwrap());
         vec![
             (DType::Bool(false), Value::Bool(true)),
             (number(PType::I8), Value::Int(-128)),
@@ -225,7 +225,8 @@ mod tests {
             (extension("vortex.timestamp", number(PType::I64), b"\x01\x03\x00UTC"), Value::Int(-5)),
             (extension("vortex.uuid", bytes, &[]), list(&[const { Value::UInt(9) }; 16])),
             (extension("vortex.json", DType::Utf8(false), &[]), text("{}")),
-            (DType::Union(Arc::new(union), false), Value::Union(1, Arc::new(text("y")))),
+            (DType::Union(Arc::clone(&union), false), Value::Union(1, Arc::new(text("y")))),
+            (DType::Union(union, false), Value::Union(0, Arc::new(Value::Null))),
         ]
     }
 

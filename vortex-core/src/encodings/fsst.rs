@@ -100,6 +100,7 @@ impl Encoding for Fsst {
         let symbols = (node.buffer(0), node.buffer(1));
         let ranges = ranges?;
         let codes = node.gather(2, ranges.iter().cloned())?;
+        node.take_bytes(size_of::<SymbolTable>())?;
         let table = SymbolTable::try_new(&symbols.0?, &symbols.1?)?;
         let offsets = coded_text::ends(&ranges);
         let lengths =

@@ -33,6 +33,11 @@ pub(crate) struct Tokens {
     is_ascii: bool,
 }
 
+impl Tokens {
+    /// Memory for each token.
+    pub(crate) const BYTES: usize = MAX_TOKEN + 1;
+}
+
 impl std::fmt::Debug for Tokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Tokens({})", self.lengths.len())

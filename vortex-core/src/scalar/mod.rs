@@ -79,9 +79,13 @@ impl Scalar {
         &self.value
     }
 
-    /// Whether this is null.
+    /// Whether this is null, also if that is the value of a variant of a union.
     pub fn is_null(&self) -> bool {
-        self.value == Value::Null
+        let mut value = &self.value;
+        while let Value::Union(_, inner) = value {
+            value = inner;
+        }
+        *value == Value::Null
     }
 
     /// The same value with the storage type of its type, if that is an extension type.

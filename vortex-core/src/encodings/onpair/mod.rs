@@ -145,6 +145,8 @@ impl Parts {
     }
 
     fn dictionary(&self, node: &Node<'_>) -> Result<Arc<Dictionary>> {
+        // Tokens are kept when they are unpacked.
+        node.take_bytes(self.token_count.saturating_mul(Tokens::BYTES))?;
         let (bytes, offsets) = (node.buffer(0), node.child(0, &self.dict_offsets, self.token_count + 1));
         Ok(Arc::new(Dictionary { bytes: bytes?, offsets: offsets?, tokens: OnceLock::new() }))
     }
