@@ -2,8 +2,9 @@
 //!
 //! A read ends early once no request waits for it any longer, but not in the middle of a block that is
 //! kept for later and of which some bytes were delivered. A read that the store throttles is resumed
-//! later from where it stopped, with fewer reads in flight. A read that takes far longer than usual is
-//! hedged if the source allows it: the missing bytes are requested a second time, and the stream that
+//! later from where it stopped, with fewer reads in flight. So is one whose connection breaks after some progress: clients
+//! give up what takes longer than half a minute, as reads do that share a slow line with many others. A read that takes far
+//! longer than usual is hedged if the source allows it: the missing bytes are requested a second time, and the stream that
 //! delivers the next piece first is used from then on.
 
 use std::future::Future;
@@ -33,6 +34,9 @@ use crate::{Error, Result};
 /// attempt.
 const MAX_ATTEMPTS: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// A read whose connection breaks is resumed if it has delivered at least this many bytes since it was opened.
+const MIN_PROGRESS: u64 = 64 << 10;
 
 /// A request for at most this many bytes, and for less than one in this many bytes of a read, gets a copy
 /// of them: it is charged for its own bytes only, and may be held for long.
@@ -95,9 +99,14 @@ pub(super) async fn deliver(read: Read, mut slot: Slot) {
     let Some(read) = hand_over_at_hand(read) else { return };
     count(&read);
     let mut delivery = Delivery::new(read);
-    for attempt in 1.. {
-        let (started, missing) = (Instant::now(), delivery.range.end - delivery.at);
-        match delivery.receive(&slot, started).await {
+    // Attempts without progress.
+    let mut attempts = 0;
+    loop {
+        let (started, before) = (Instant::now(), delivery.at);
+        let received = delivery.receive(&slot, started).await;
+        let (progress, missing) = (delivery.at - before, delivery.range.end - before);
+        attempts = if progress < MIN_PROGRESS { attempts + 1 } else { 0 };
+        match received {
             Received::All { opened } => {
                 let first_byte = opened.map_or(Duration::ZERO, |opened| opened.duration_since(started));
                 let rest = started.elapsed().saturating_sub(first_byte);
@@ -105,13 +114,16 @@ pub(super) async fn deliver(read: Read, mut slot: Slot) {
             }
             // Of a hedged read, the time that it would have taken alone is unknown.
             Received::Hedged | Received::Abandoned => return,
-            Received::Failure(error) if attempt < MAX_ATTEMPTS && is_throttled(&error) => {
-                let pause = pause(&mut slot, FIRST_PAUSE * 2u32.pow(attempt - 1));
-                if unless_abandoned(&delivery.parts, false, pause).await.is_none() {
+            Received::Broken(error)
+                if attempts == 0 && delivery.source.profile().remote
+                    || attempts < MAX_ATTEMPTS && is_throttled(&error) =>
+            {
+                let pause = pause(&mut slot, FIRST_PAUSE * 2u32.pow(attempts.saturating_sub(1)));
+                if unless_abandoned(delivery.waiting(), false, pause).await.is_none() {
                     return;
                 }
             }
-            Received::Failure(error) => return delivery.fail(&error),
+            Received::Broken(error) | Received::Failed(error) => return delivery.fail(&error),
         }
     }
 }
@@ -139,8 +151,10 @@ fn spread(pause: Duration, random: u64) -> Duration {
 struct Delivery {
     source: Arc<dyn ReadAt>,
     range: Range<u64>,
-    /// Its requests.
+    /// Its requests, in the order in which they start.
     parts: Vec<Receiving>,
+    /// Number of them, from the first on, that are answered.
+    answered: usize,
     /// The bytes received so far, if the requests share those of the whole read.
     received: Option<Vec<u8>>,
     metrics: Arc<ScanMetrics>,
@@ -159,7 +173,10 @@ enum Received {
     Hedged,
     /// No request waits for the rest.
     Abandoned,
-    Failure(Error),
+    /// The source failed.
+    Broken(Error),
+    /// Nothing arrived for too long, or other bytes than were asked for.
+    Failed(Error),
 }
 
 impl Delivery {
@@ -167,8 +184,10 @@ impl Delivery {
         let metrics = read.serves.first().map(|request| Arc::clone(&request.metrics)).unwrap_or_default();
         let received = read.is_shared().then(Vec::new);
         let Read { source, range, serves, .. } = read;
-        let parts = serves.into_iter().map(|request| Receiving::new(request.range, request.answer)).collect();
-        Self { at: range.start, kept_end: range.start, source, range, parts, received, metrics }
+        let parts = serves.into_iter().map(|request| Receiving::new(request.range, request.answer));
+        let mut parts: Vec<_> = parts.collect();
+        parts.sort_by_key(|part| part.range.start);
+        Self { at: range.start, kept_end: range.start, source, range, parts, answered: 0, received, metrics }
     }
 
     /// Receives pieces until the read is complete.
@@ -195,19 +214,20 @@ impl Delivery {
             };
             let step = hedged(next_piece(&self.source, rest.clone(), open.take()), due, again);
             let goes_on = self.at < self.kept_end;
-            let arrived = unless_abandoned(&self.parts, goes_on, unless_stalled(stall, step)).await;
-            match arrived.map(Result::flatten) {
+            let arrived = unless_abandoned(self.waiting(), goes_on, unless_stalled(stall, step)).await;
+            match arrived {
                 None => return Received::Abandoned,
-                Some(Err(error)) => return Received::Failure(error),
-                Some(Ok(None)) => {
-                    return self.failure(ErrorKind::UnexpectedEof, format!("the data ends at {}", self.at));
+                Some(Err(stalled)) => return Received::Failed(stalled),
+                Some(Ok(Err(error))) => return Received::Broken(error),
+                Some(Ok(Ok(None))) => {
+                    return self.failed(ErrorKind::UnexpectedEof, format!("the data ends at {}", self.at));
                 }
-                Some(Ok(Some(Arrived { piece, rest, opened_at }))) => {
+                Some(Ok(Ok(Some(Arrived { piece, rest, opened_at })))) => {
                     opened = opened.or(opened_at);
                     let excess = self.take(&piece);
                     if excess > 0 {
                         let message = format!("{excess} bytes more than asked for");
-                        return self.failure(ErrorKind::InvalidData, message);
+                        return self.failed(ErrorKind::InvalidData, message);
                     }
                     open = Some(rest);
                 }
@@ -241,17 +261,26 @@ impl Delivery {
     }
 
     fn hand_on(&mut self, start: u64, bytes: &Bytes, portion: Portion) {
-        for part in &mut self.parts {
+        let end = start + bytes.len() as u64;
+        let waiting = &mut self.parts[self.answered..];
+        let reached = waiting.partition_point(|part| part.range.start <= end);
+        for part in &mut waiting[..reached] {
             if part.take(start, bytes, portion) {
                 let block_end = self.source.widened(part.range.clone()).end.min(self.range.end);
                 self.kept_end = self.kept_end.max(block_end);
             }
         }
+        self.answered += waiting.iter().take_while(|part| part.answer.is_none()).count();
     }
 
-    fn failure(&self, kind: ErrorKind, message: String) -> Received {
+    /// The requests that may still have to be answered. A read may have tens of thousands, and arrive in hundreds of pieces.
+    fn waiting(&self) -> &[Receiving] {
+        &self.parts[self.answered..]
+    }
+
+    fn failed(&self, kind: ErrorKind, message: String) -> Received {
         let error = std::io::Error::new(kind, message);
-        Received::Failure(Error::read(self.source.name(), self.range.clone(), error))
+        Received::Failed(Error::read(self.source.name(), self.range.clone(), error))
     }
 
     fn fail(self, error: &Error) {

@@ -15,7 +15,7 @@ use arrow::array::BooleanBufferBuilder;
 use arrow::buffer::BooleanBuffer;
 pub(crate) use bounds::may_hold;
 pub(crate) use judged::Judged;
-pub(crate) use share::expected_share;
+pub(crate) use share::{Span, expected_share};
 
 use crate::Result;
 use crate::expr::{Expr, FieldPath, Predicate};

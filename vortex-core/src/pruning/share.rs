@@ -6,31 +6,31 @@
 
 use arrow::array::ArrayRef;
 
-use super::ZoneMapLookup;
 use crate::dtype::DType;
-use crate::expr::{CompareOp, Expr, Predicate};
+use crate::expr::{CompareOp, Expr, FieldPath, Predicate};
 use crate::layout::ZoneMap;
 use crate::scalar::{Scalar, Value};
 
 /// The estimated share of rows that pass, between 0 and 1; `None` if there is no estimate.
-pub(crate) fn expected_share(expr: &Expr, zones: &ZoneMapLookup<'_>) -> Option<f64> {
+pub(crate) fn expected_share(expr: &Expr, spans: &dyn Fn(&FieldPath) -> Option<Span>) -> Option<f64> {
     match expr {
         Expr::Literal(outcome) => Some(if *outcome == Some(true) { 1.0 } else { 0.0 }),
         Expr::Field(_, Predicate::IsNotNull) => Some(1.0),
-        Expr::Field(path, predicate) => of_predicate(predicate, &Span::of(zones(path)?.as_ref())?),
+        Expr::Field(path, predicate) => of_predicate(predicate, &spans(path)?),
         Expr::And(parts) => {
-            parts.iter().try_fold(1.0, |share, part| Some(share * expected_share(part, zones)?))
+            parts.iter().try_fold(1.0, |share, part| Some(share * expected_share(part, spans)?))
         }
         Expr::Or(parts) => {
-            parts.iter().try_fold(0.0f64, |share, part| Some(share.max(expected_share(part, zones)?)))
+            parts.iter().try_fold(0.0f64, |share, part| Some(share.max(expected_share(part, spans)?)))
         }
-        Expr::Not(inner) => Some(1.0 - expected_share(inner, zones)?),
+        Expr::Not(inner) => Some(1.0 - expected_share(inner, spans)?),
         Expr::InTurn(_) | Expr::Rows(_) | Expr::Dynamic(_) => None,
     }
 }
 
 /// The range of the values of a column.
-struct Span {
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span {
     min: f64,
     max: f64,
     /// Whether the values are integers.
@@ -38,7 +38,8 @@ struct Span {
 }
 
 impl Span {
-    fn of(map: &ZoneMap) -> Option<Self> {
+    /// That of all zones; `None` if it is unknown, or values are no numbers.
+    pub(crate) fn of(map: &ZoneMap) -> Option<Self> {
         let numbers = |bounds: &Option<ArrayRef>| -> Option<Vec<f64>> {
             let bounds = bounds.as_ref()?;
             let dtype = map.dtype.with_nullable(true);
@@ -125,7 +126,7 @@ mod tests {
     /// The share among the values from 0 to 99, in two zones.
     fn share(predicate: Predicate) -> Option<f64> {
         let bounds = |values: [i32; 2]| Some(Arc::new(Int32Array::from_iter_values(values)) as ArrayRef);
-        let map = Arc::new(ZoneMap {
+        let map = ZoneMap {
             dtype: DType::Primitive(PType::I32, false),
             zone_len: 100,
             row_count: 200,
@@ -136,9 +137,9 @@ mod tests {
             nan_count: None,
             sum: None,
             is_exact: true,
-        });
+        };
         let expr = Expr::Field(FieldPath::new(["c"]), predicate);
-        expected_share(&expr, &|_| Some(Arc::clone(&map)))
+        expected_share(&expr, &|_| Span::of(&map))
     }
 
     #[test]

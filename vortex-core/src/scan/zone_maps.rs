@@ -15,13 +15,25 @@ use crate::io::{Urgency, runtime};
 use crate::layout::{SegmentSet, ZoneMap, Zones};
 use crate::limits::Work;
 use crate::mask::Mask;
-use crate::pruning::{self, Judged, RowBlocks};
+use crate::pruning::{self, Judged, RowBlocks, Span};
 use crate::row_ranges::RowRanges;
 use crate::{Error, Result, VortexFile};
 
 /// Maximum number of splits that are attributed to what ruled them out; a file may claim any number of
 /// splits.
 const MAX_COUNTED: u64 = 1 << 16;
+
+/// What tells whether dynamic filters have tightened; none without any.
+fn generation(plan: &Plan) -> Option<u64> {
+    let filters = plan.conjuncts.iter().filter_map(|conjunct| match &conjunct.expr {
+        Expr::Dynamic(filter) => Some(filter.generation()),
+        _ => None,
+    });
+    // Mixed, so that changes of several filters do not cancel each other out.
+    filters.fold(None, |all, one| {
+        Some(all.unwrap_or(0u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(one))
+    })
+}
 
 impl VortexFile {
     /// Reads a zone table of this file, found through [`Layout::zones`](crate::layout::Layout::zones).
@@ -61,6 +73,7 @@ impl ZoneMaps {
         if plan.prune {
             zone_maps.load(plan).await?;
         }
+        zone_maps.generation = generation(plan);
         for conjunct in &plan.conjuncts {
             let rows = &plan.rows;
             let verdict = if plan.prune { zone_maps.judge(&conjunct.expr, plan, rows)? } else { None };
@@ -131,7 +144,12 @@ impl ZoneMaps {
 
     /// Approximate share of rows that pass the filter, if statistics tell.
     pub(super) fn expected_share(&self, plan: &Plan) -> Option<f64> {
-        let share = |expr| pruning::expected_share(expr, &|path| self.maps.get(path).cloned());
+        let spans = plan.filter_columns.values().filter_map(|column| {
+            let span = Span::of(self.maps.get(&column.path)?)?;
+            Some((&column.path, span))
+        });
+        let spans: HashMap<&FieldPath, Span> = spans.collect();
+        let share = |expr| pruning::expected_share(expr, &|path| spans.get(path).copied());
         plan.conjuncts.iter().try_fold(1.0, |all, conjunct| Some(all * share(&conjunct.expr)?))
     }
 
@@ -183,14 +201,7 @@ impl ZoneMaps {
     /// millions of zones, so only those are judged that hold rows at or after `from` and are not ruled out yet: rows
     /// that a dynamic filter has rejected once may be dropped, whatever it becomes.
     pub(super) fn refresh(&mut self, plan: &Plan, from: u64) -> Result<bool> {
-        let mut generation = None;
-        for conjunct in &plan.conjuncts {
-            if let Expr::Dynamic(filter) = &conjunct.expr {
-                // Mixed, so that changes of several filters do not cancel each other out.
-                let before = generation.unwrap_or(0u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                generation = Some(before.wrapping_add(filter.generation()));
-            }
-        }
+        let generation = generation(plan);
         if !plan.prune || generation.is_none() || generation == self.generation {
             return Ok(false);
         }

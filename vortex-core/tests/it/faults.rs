@@ -235,6 +235,26 @@ async fn any_mixture_of_faults_ends_in_the_right_answer_or_an_error_with_file_an
 }
 
 #[tokio::test]
+async fn a_read_that_breaks_off_goes_on_where_it_was_if_it_had_got_anywhere() {
+    let numbers: ArrayRef = Arc::new(UInt64Array::from_iter_values((0..500_000).map(scattered)));
+    let rows = RecordBatch::try_from_iter([("n", numbers)]).unwrap();
+    let (store, file) = stored(written([&rows], WriteOptions::new()).await).await;
+    let breaks = |times: usize| {
+        let mut left = times;
+        store.fail_reads(move || {
+            left = left.saturating_sub(1);
+            (left > 0).then_some(Fault::Breaks)
+        });
+    };
+    breaks(3);
+    assert_eq!(collect(file.scan()).await.unwrap(), rows);
+    // Half of the rest each time, and in the end nearly nothing.
+    breaks(usize::MAX);
+    let message = collect(file.scan()).await.unwrap_err().to_string();
+    assert!(message.contains("connection reset") && message.contains(OBJECT), "{message}");
+}
+
+#[tokio::test]
 async fn a_store_that_is_busy_for_a_while_only_takes_longer() {
     let (store, file) = stored(contents()).await;
     let expected = collect(some_rows(&file)).await.unwrap();
