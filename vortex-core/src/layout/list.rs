@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet};
+use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, nulls};
 use crate::array::{EncodedRef, decode_offsets};
 use crate::dtype::{DType, PType};
 use crate::encodings::chunked::chunked;
@@ -93,6 +93,10 @@ impl Layout for ListLayout {
         ];
         children.extend(self.validity.iter().map(|validity| ("validity".into(), Arc::clone(validity))));
         Ok(children)
+    }
+
+    fn nulls(&self) -> Result<Option<LayoutRef>> {
+        Ok(Some(nulls::layout(self.validity.as_ref(), self.row_count)))
     }
 
     fn takes_rounds(&self) -> Result<bool> {

@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Layout, LayoutRef, PieceSet, SegmentSet};
+use super::{Layout, LayoutRef, PieceSet, SegmentSet, nulls};
 use crate::Result;
 use crate::array::EncodedRef;
 use crate::dtype::DType;
@@ -47,6 +47,13 @@ impl Layout for MaskedLayout {
 
     fn field(&self, at: usize) -> Result<Option<LayoutRef>> {
         Ok(self.field.field(at)?.map(|inner| layout(inner, Arc::clone(&self.validity))))
+    }
+
+    fn nulls(&self) -> Result<Option<LayoutRef>> {
+        if !self.field.dtype().is_nullable() {
+            return Ok(Some(nulls::layout(Some(&self.validity), self.row_count())));
+        }
+        Ok(self.field.nulls()?.map(|inner| layout(inner, Arc::clone(&self.validity))))
     }
 
     fn dictionary_values(&self) -> Option<u64> {

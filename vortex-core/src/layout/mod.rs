@@ -12,6 +12,7 @@ mod indexed;
 mod list;
 mod masked;
 mod node;
+mod nulls;
 mod pieces;
 mod segments;
 mod struct_;
@@ -68,6 +69,14 @@ pub trait Layout: Debug + Send + Sync + 'static {
     /// # Errors
     /// If the field's layout is broken.
     fn field(&self, _at: usize) -> Result<Option<LayoutRef>> {
+        Ok(None)
+    }
+
+    /// A layout that is null in the same rows, without their values, if nulls are stored apart from these.
+    ///
+    /// # Errors
+    /// If a layout below this one is broken.
+    fn nulls(&self) -> Result<Option<LayoutRef>> {
         Ok(None)
     }
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::{
-    Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, any_takes_rounds, len_of, masked,
+    Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, any_takes_rounds, len_of, masked, nulls,
 };
 use crate::array::EncodedRef;
 use crate::dtype::{DType, StructType};
@@ -94,6 +94,10 @@ impl Layout for StructLayout {
             Some(validity) => masked::layout(field, Arc::clone(validity)),
             None => field,
         }))
+    }
+
+    fn nulls(&self) -> Result<Option<LayoutRef>> {
+        Ok(Some(nulls::layout(self.validity.as_ref(), self.node.row_count())))
     }
 
     fn takes_rounds(&self) -> Result<bool> {

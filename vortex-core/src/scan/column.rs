@@ -45,6 +45,8 @@ pub(super) struct Column {
     pub(super) path: FieldPath,
     pub(super) dtype: DType,
     layout: LayoutRef,
+    /// What is read: the layout, or its nulls alone.
+    rows: LayoutRef,
     /// The fields to take, one within the other, from structs that are stored as one array.
     within: Vec<usize>,
     /// The position of the column among the fields of the root, if it is one.
@@ -89,7 +91,17 @@ impl Column {
                 None => within.push(at),
             }
         }
-        Ok(Self { path: path.clone(), dtype, layout, within, root_field })
+        Ok(Self { path: path.clone(), dtype, rows: Arc::clone(&layout), layout, within, root_field })
+    }
+
+    /// The same column, of whose values nothing matters but whether they are null.
+    pub(super) fn with_nulls_alone(mut self) -> Result<Self> {
+        if self.within.is_empty()
+            && let Some(nulls) = self.layout.nulls().at(|| self.place())?
+        {
+            self.rows = nulls;
+        }
+        Ok(self)
     }
 
     /// Field `at` of the root, regardless of the names of other fields.
@@ -103,7 +115,7 @@ impl Column {
             Some(layout) => (layout, Vec::new()),
             None => (Arc::clone(footer.layout()), vec![at]),
         };
-        Ok(Self { path, dtype, layout, within, root_field: Some(at) })
+        Ok(Self { path, dtype, rows: Arc::clone(&layout), layout, within, root_field: Some(at) })
     }
 
     /// The place of errors that concern the column.
@@ -136,7 +148,7 @@ impl Column {
     /// Whether the bytes that rows need become known only while they are fetched.
     pub(super) fn takes_rounds(&self) -> bool {
         // An error will be returned by those who read the column.
-        takes_rounds(&self.layout).unwrap_or(true)
+        takes_rounds(&self.rows).unwrap_or(true)
     }
 
     pub(super) fn request(
@@ -145,18 +157,18 @@ impl Column {
         have: &SegmentSet<'_>,
         want: &mut Vec<SegmentId>,
     ) -> Result<()> {
-        self.layout.request(rows, have, want).at(|| self.place())
+        self.rows.request(rows, have, want).at(|| self.place())
     }
 
     /// Reads single rows in ascending order; returns an error if bytes are missing, which are then recorded
     /// in `have`. Errors name the column.
     pub(super) fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {
-        self.layout.read_rows(rows, have).and_then(|array| self.field_of(array)).at(|| self.place())
+        self.rows.read_rows(rows, have).and_then(|array| self.field_of(array)).at(|| self.place())
     }
 
     /// Reads a range of rows. Errors name the column.
     pub(super) fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<EncodedRef> {
-        self.layout.read(rows, have).and_then(|array| self.field_of(array)).at(|| self.place())
+        self.rows.read(rows, have).and_then(|array| self.field_of(array)).at(|| self.place())
     }
 
     /// Reads the `live` ones of a range of rows. Errors name the column.

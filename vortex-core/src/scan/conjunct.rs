@@ -1,6 +1,6 @@
 //! The conjuncts of a filter, resolved against the columns that they read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::ScanBuilder;
 use super::column::Column;
@@ -24,8 +24,11 @@ pub(super) fn resolve(scan: &ScanBuilder) -> Result<(Vec<Conjunct>, HashMap<Fiel
     let filter = scan.filter.clone().unwrap_or(Expr::Literal(Some(true)));
     let mut found = HashMap::new();
     let mut conjuncts = Vec::new();
-    for expr in filter.conjuncts() {
-        let parts = match &expr {
+    let all = filter.conjuncts();
+    let mut read = HashSet::new();
+    all.iter().for_each(|expr| add_read(expr, &mut read));
+    for expr in &all {
+        let parts = match expr {
             Expr::Dynamic(_) => &[],
             Expr::InTurn(parts) => parts.as_slice(),
             other => std::slice::from_ref(other),
@@ -36,15 +39,29 @@ pub(super) fn resolve(scan: &ScanBuilder) -> Result<(Vec<Conjunct>, HashMap<Fiel
             )));
         }
         let columns = expr.columns();
-        for path in columns.iter().chain(&dynamic_columns(&expr)) {
+        for path in columns.iter().chain(&dynamic_columns(expr)) {
             if !found.contains_key(path) {
-                found.insert(path.clone(), Column::resolve(scan.file.footer(), path)?);
+                let column = Column::resolve(scan.file.footer(), path)?;
+                let reads_values = read.contains(path);
+                found.insert(path.clone(), if reads_values { column } else { column.with_nulls_alone()? });
             }
         }
-        let expr = fit_constants(expr, &found)?;
+        let expr = fit_constants(expr.clone(), &found)?;
         conjuncts.push(Conjunct { expr, columns });
     }
     Ok((conjuncts, found))
+}
+
+/// Adds the columns of which an expression may need more than which of their rows are null.
+fn add_read(expr: &Expr, read: &mut HashSet<FieldPath>) {
+    match expr {
+        Expr::Field(_, predicate) if predicate.is_null_test() => {}
+        Expr::And(parts) | Expr::Or(parts) | Expr::InTurn(parts) => {
+            parts.iter().for_each(|part| add_read(part, read));
+        }
+        Expr::Not(inner) => add_read(inner, read),
+        other => read.extend(other.columns().into_iter().chain(dynamic_columns(other))),
+    }
 }
 
 /// The columns that a conjunct may read, whatever it becomes.

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, StringArray};
+use arrow::array::{
+    Array as _, ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, StringArray, StructArray,
+    UInt64Array,
+};
+use arrow::buffer::NullBuffer;
 use arrow::compute::{cast, concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -136,6 +140,40 @@ async fn nested_fields_are_read_by_path_and_null_under_null_structs() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn which_structs_are_null_is_found_without_their_fields() {
+    let rows = 100_000;
+    let long = StringArray::from_iter_values((0..rows).map(|row| format!("{:x}", scattered(row))));
+    let fields = vec![
+        Arc::new(Field::new("x", DataType::UInt64, false)),
+        Arc::new(Field::new("text", DataType::Utf8, false)),
+    ];
+    let columns = vec![Arc::new(UInt64Array::from_iter_values(0..rows)) as ArrayRef, Arc::new(long)];
+    let nulls: NullBuffer = (0..rows).map(|row| row % 7 != 0).collect();
+    let place = StructArray::new(fields.into(), columns, Some(nulls));
+    let batch = RecordBatch::try_from_iter([("place", Arc::new(place) as ArrayRef)]).unwrap();
+    let file = opened(written([&batch], WriteOptions::new()).await).await;
+    let nulls = rows / 7 + 1;
+    for (filter, expected) in [
+        (column("place").is_null(), nulls),
+        (column("place").is_not_null(), rows - nulls),
+        // Of a field that cannot be null itself.
+        (column(["place", "x"]).is_null(), nulls),
+        (!column(["place", "text"]).is_null(), rows - nulls),
+    ] {
+        let scan = file.scan().with_projection::<FieldPath>([]).with_filter(filter.clone());
+        let metrics = Arc::clone(scan.metrics());
+        assert_eq!(scan.aggregate().await.unwrap().row_count, expected, "{filter}");
+        assert!(metrics.bytes_read.get() < 20_000, "{filter}: {metrics:?}");
+        // Single rows, too.
+        let few =
+            file.scan().with_filter(filter).with_row_indices((0..rows).step_by(9000).collect::<Vec<_>>());
+        assert!(collect(few).await.unwrap().num_rows() > 0);
+    }
+    let both = column("place").is_not_null().and(column(["place", "x"]).lt(70));
+    assert_eq!(collect(file.scan().with_filter(both)).await.unwrap().num_rows(), 60);
 }
 
 #[tokio::test]

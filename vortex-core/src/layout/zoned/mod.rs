@@ -171,6 +171,10 @@ impl Layout for ZonedLayout {
         self.data.field(at)
     }
 
+    fn nulls(&self) -> Result<Option<LayoutRef>> {
+        self.data.nulls()
+    }
+
     fn dictionary_values(&self) -> Option<u64> {
         self.data.dictionary_values()
     }
