@@ -34,7 +34,8 @@ pub struct PartialFile {
 }
 
 impl PartialFile {
-    /// Starts a file that will be at `path`, whose folder must exist. The target of a link is replaced, not the link.
+    /// Starts a file that will be at `path`, whose folder must exist. The target of a link is replaced, not the link. A file
+    /// that replaces another one takes over its permissions, though not its owner.
     ///
     /// # Errors
     /// If the path is anything but a regular file, or no file can be created there.
@@ -64,7 +65,11 @@ impl PartialFile {
             match File::create_new(&temporary) {
                 Ok(file) => {
                     let file = Arc::new(file);
-                    return Ok(Self { file, temporary, target, replaces, is_removed: Arc::default() });
+                    let partial = Self { file, temporary, target, replaces, is_removed: Arc::default() };
+                    if replaces && let Ok(replaced) = partial.target.metadata() {
+                        partial.file.set_permissions(replaced.permissions())?;
+                    }
+                    return Ok(partial);
                 }
                 // Left behind by a process of the same number that was killed; in containers, that number is often 1.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -231,6 +236,22 @@ mod tests {
         assert_eq!(PartialFile::create_new(&target).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(std::fs::read(&target).unwrap(), b"first");
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_replaces_another_takes_over_its_permissions() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("a");
+        for mode in [0o600, 0o640, 0o444] {
+            std::fs::write(folder.path().join("old"), "old").unwrap();
+            std::fs::rename(folder.path().join("old"), &target).unwrap();
+            std::fs::set_permissions(&target, PermissionsExt::from_mode(mode)).unwrap();
+            PartialFile::create(&target).unwrap().complete().unwrap();
+            let replaced = std::fs::metadata(&target).unwrap();
+            assert_eq!((replaced.permissions().mode() & 0o777, replaced.len()), (mode, 0));
+        }
     }
 
     #[test]
