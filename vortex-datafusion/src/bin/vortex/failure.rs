@@ -31,7 +31,7 @@ impl Failure {
     pub(crate) fn at(place: impl std::fmt::Display, error: impl Into<Failure>) -> Self {
         match error.into() {
             // Many errors name the file themselves.
-            Failure::Error(message) if message.contains(&place.to_string()) => Failure::Error(message),
+            Failure::Error(message) if is_named(&place.to_string(), &message) => Failure::Error(message),
             Failure::Error(message) => Failure::Error(format!("{place}: {message}")),
             other => other,
         }
@@ -40,6 +40,16 @@ impl Failure {
     pub(crate) fn error(message: impl std::fmt::Display) -> Self {
         Failure::Error(one_line(&message.to_string()))
     }
+}
+
+/// Whether a message contains this place, and not as a part of something longer.
+fn is_named(place: &str, message: &str) -> bool {
+    let is_apart =
+        |next: Option<char>| next.is_none_or(|next| !next.is_alphanumeric() && !"/._-".contains(next));
+    message.match_indices(place).any(|(at, _)| {
+        let rest = message[at + place.len()..].trim_start_matches('.');
+        is_apart(message[..at].chars().next_back()) && is_apart(rest.chars().next())
+    })
 }
 
 /// Failures of files that do not prevent others from being examined.
@@ -251,6 +261,15 @@ mod tests {
             panic!()
         };
         assert_eq!(message, "a.vortex: cut");
+        for (place, message, is) in [
+            ("a", "cannot read a", true),
+            ("a", "no such file: a.", true),
+            ("data", "'data': cut", true),
+            ("data", "metadata is cut", false),
+            ("data", "/x/data.parquet: cut", false),
+        ] {
+            assert_eq!(is_named(place, message), is, "{message}");
+        }
     }
 
     #[test]

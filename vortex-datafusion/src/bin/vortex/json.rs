@@ -46,7 +46,10 @@ impl JsonRows {
         let mut columns = Vec::with_capacity(batch.num_columns());
         for (field, column) in schema.fields().iter().zip(batch.columns()) {
             let key = serde_json::to_string(field.name())? + ":";
-            columns.push((field.name(), key, make_encoder(field, column, &self.options)?));
+            let encoder = make_encoder(field, column, &self.options);
+            let encoder =
+                encoder.map_err(|error| Failure::at(format!("column `{}`", field.name()), error))?;
+            columns.push((field.name(), key, encoder));
         }
         let mut text = Vec::new();
         for row in 0..batch.num_rows() {
@@ -78,7 +81,8 @@ impl JsonRows {
     }
 }
 
-/// Encodes numbers, dates, times and durations, and keeps the first value that cannot be shown.
+/// Encodes numbers, dates, times and durations, and keeps the first value that cannot be shown. Encodes dictionaries some of
+/// whose values are null, which Arrow's own encoder takes for values.
 #[derive(Debug)]
 struct CheckedValues {
     unshown: Arc<OnceLock<String>>,
@@ -89,7 +93,7 @@ impl EncoderFactory for CheckedValues {
         &self,
         field: &'a FieldRef,
         array: &'a dyn Array,
-        _options: &'a EncoderOptions,
+        options: &'a EncoderOptions,
     ) -> Result<Option<NullableEncoder<'a>>, ArrowError> {
         if array.data_type().is_floating() {
             let encoder = FloatEncoder {
@@ -98,6 +102,13 @@ impl EncoderFactory for CheckedValues {
                 unshown: Arc::clone(&self.unshown),
             };
             return Ok(Some(NullableEncoder::new(Box::new(encoder), array.nulls().cloned())));
+        }
+        if let Some(dictionary) = array.as_any_dictionary_opt()
+            && dictionary.values().null_count() > 0
+        {
+            let values = make_encoder(field, dictionary.values().as_ref(), options)?;
+            let encoder = DictionaryEncoder { keys: dictionary.normalized_keys(), values };
+            return Ok(Some(NullableEncoder::new(Box::new(encoder), array.logical_nulls())));
         }
         if !array.data_type().is_temporal() {
             return Ok(None);
@@ -111,6 +122,17 @@ impl EncoderFactory for CheckedValues {
 
 /// Arrow's own encoders, which write null for numbers that are not finite.
 static UNCHECKED: LazyLock<EncoderOptions> = LazyLock::new(EncoderOptions::default);
+
+struct DictionaryEncoder<'a> {
+    keys: Vec<usize>,
+    values: NullableEncoder<'a>,
+}
+
+impl Encoder for DictionaryEncoder<'_> {
+    fn encode(&mut self, at: usize, out: &mut Vec<u8>) {
+        self.values.encode(self.keys[at], out);
+    }
+}
 
 struct FloatEncoder<'a> {
     numbers: Float64Array,
@@ -153,9 +175,10 @@ impl Encoder for TemporalEncoder<'_> {
 #[cfg(test)]
 mod tests {
     use arrow::array::{
-        ArrayRef, Date32Array, DurationSecondArray, ListArray, RecordBatchOptions, StringArray, StructArray,
-        Time64NanosecondArray, TimestampMicrosecondArray,
+        ArrayRef, Date32Array, DictionaryArray, DurationSecondArray, Int8Array, ListArray, MapArray,
+        RecordBatchOptions, StringArray, StructArray, Time64NanosecondArray, TimestampMicrosecondArray,
     };
+    use arrow::buffer::OffsetBuffer;
     use arrow::datatypes::{Field, Int32Type, Schema};
 
     use super::*;
@@ -204,6 +227,28 @@ mod tests {
             let message = written(vec![("a", column)]).unwrap_err();
             assert!(message.contains("column `a`, ") && message.contains(told), "{message}");
         }
+    }
+
+    #[test]
+    fn nulls_among_the_values_of_dictionaries_are_null() {
+        let keys = || Int8Array::from(vec![Some(1), Some(0), None]);
+        let names = StringArray::from(vec![None, Some("x")]);
+        let names: ArrayRef = Arc::new(DictionaryArray::new(keys(), Arc::new(names)));
+        let hidden = Float64Array::new(vec![f64::NAN, 0.5].into(), Some(vec![false, true].into()));
+        let numbers: ArrayRef = Arc::new(DictionaryArray::new(keys(), Arc::new(hidden)));
+        let expected = r#"{"n":"x","f":0.5}{"n":null,"f":null}{"n":null,"f":null}"#;
+        assert_eq!(written(vec![("n", names), ("f", numbers)]).unwrap(), expected);
+    }
+
+    #[test]
+    fn types_that_are_not_written_are_named_by_their_column() {
+        let keys = Arc::new(Int8Array::from(vec![1])) as ArrayRef;
+        let entries = StructArray::try_from(vec![("key", Arc::clone(&keys)), ("value", keys)]).unwrap();
+        let field = Arc::new(Field::new("entries", entries.data_type().clone(), false));
+        let map: ArrayRef =
+            Arc::new(MapArray::new(field, OffsetBuffer::from_lengths([1]), entries, None, false));
+        let message = written(vec![("m", map)]).unwrap_err();
+        assert!(message.starts_with("column `m`: "), "{message}");
     }
 
     #[test]

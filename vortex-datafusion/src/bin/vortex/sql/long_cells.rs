@@ -63,6 +63,7 @@ fn may_be_long(column: &ArrayRef) -> bool {
     let longest = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or_default();
     let len = column.len();
     let bytes = match column.data_type() {
+        DataType::RunEndEncoded(..) => return true,
         data_type if data_type.is_nested() => return true,
         DataType::Dictionary(..) => return may_be_long(column.as_any_dictionary().values()),
         DataType::Utf8View => longest(&mut column.as_string_view().lengths().map(|len| len as usize)),
@@ -108,7 +109,7 @@ impl Write for Beginning {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{BinaryViewArray, Int8Array, ListArray, StringViewArray};
+    use arrow::array::{BinaryViewArray, Int8Array, Int32Array, ListArray, RunArray, StringViewArray};
     use arrow::buffer::OffsetBuffer;
 
     use super::*;
@@ -128,6 +129,9 @@ mod tests {
         assert_eq!(found[1..], [None, Some("short".to_owned())]);
         let bytes = cells(Arc::new(BinaryViewArray::from_iter_values([[0xab; MAX_CELL_BYTES]])));
         assert!(bytes[0].as_deref().unwrap().starts_with("abab"));
+        let runs = RunArray::try_new(&Int32Array::from(vec![2]), &StringArray::from(vec![long.as_str()]));
+        let runs = cells(Arc::new(runs.unwrap()));
+        assert!(runs.iter().all(|cell| cell.as_ref().is_some_and(|cell| cell.ends_with(REST))));
     }
 
     #[test]
