@@ -10,7 +10,7 @@ use super::filter::Payoffs;
 use super::lease_request::{LeaseRequest, SplitNeeds};
 use super::plan::Plan;
 use super::recent::Recent;
-use super::task::{AdmittedSplit, FilteredSplit, SplitTask};
+use super::task::{FilteredSplit, SplitTask};
 use super::zone_maps::ZoneMaps;
 use crate::Result;
 use crate::io::Urgency;
@@ -129,7 +129,7 @@ impl Admission {
         at_work: usize,
         best: Option<&Place>,
         recent: &mut Recent,
-    ) -> Result<Vec<AdmittedSplit>> {
+    ) -> Result<Vec<SplitTask>> {
         self.is_paused = false;
         if self.awaits_leading && self.cursor.leading_count() == 0 {
             if at_work > 0 {
@@ -141,19 +141,19 @@ impl Admission {
         if !self.has_room(at_work, recent) {
             return Ok(Vec::new());
         }
-        let mut batch = Batch { splits: Vec::new(), request: LeaseRequest::new(&self.plan) };
-        let eager = self.eagerness.filter_rarely_empties();
+        let request = LeaseRequest::new(&self.plan);
+        let mut batch = Batch { splits: Vec::new(), request, idle: at_work == 0 };
         let answered = self.answered;
         while at_work + batch.splits.len() < self.allowed
             && !self.has_answered_many(answered)
             && best.is_none_or(|best| self.cursor.may_hold_better(&self.plan, best))
-            && self.admit_next(eager, at_work == 0, &mut batch, recent)?
+            && self.admit_next(&mut batch, recent)?
         {}
         self.is_paused = self.has_answered_many(answered);
         let requested = batch.request.send()?;
         self.plan.metrics.splits_scanned.add(batch.splits.len() as u64);
         let admitted = batch.splits.into_iter().map(|(mut split, ids)| {
-            split.task.leases = requested.of(&ids).collect();
+            split.leases = requested.of(&ids).collect();
             split
         });
         Ok(admitted.collect())
@@ -178,14 +178,7 @@ impl Admission {
     }
 
     /// Adds the next split to those that are admitted together; returns whether there is one, and memory for it.
-    /// The first one gets memory in any case if nothing is at work that will release some.
-    fn admit_next(
-        &mut self,
-        eager: bool,
-        idle: bool,
-        batch: &mut Batch,
-        recent: &mut Recent,
-    ) -> Result<bool> {
+    fn admit_next(&mut self, batch: &mut Batch, recent: &mut Recent) -> Result<bool> {
         let Some(Next { mut split, pruned, unread }) = self.cursor.next(&self.plan, &self.zone_maps) else {
             return Ok(false);
         };
@@ -212,14 +205,14 @@ impl Admission {
             checks,
             leases: Vec::new(),
         };
-        let (eager, ids) = task.first_wanted(eager)?;
+        let ids = task.first_wanted(self.eagerness.filter_rarely_empties())?;
         let urgency = match task.checks.is_empty() {
             true => Urgency::projection(self.admitted),
             false => Urgency::filter(self.admitted),
         };
         // The other half of the memory is left for what splits need once their filter is evaluated.
         let most = self.plan.memory.limit() / 2;
-        let wants = SplitNeeds { ids: &ids, urgency, most, must: idle && batch.splits.is_empty() };
+        let wants = SplitNeeds { ids: &ids, urgency, most, must: batch.idle && batch.splits.is_empty() };
         if !batch.request.add(&wants, recent)? {
             self.cursor.put_back(unread);
             return Ok(false);
@@ -232,8 +225,7 @@ impl Admission {
                 self.stop();
             }
         }
-        let eager = eager && !self.eagerness.takes_rounds;
-        batch.splits.push((AdmittedSplit { task, eager }, ids));
+        batch.splits.push((task, ids));
         self.admitted += 1;
         Ok(true)
     }
@@ -241,8 +233,10 @@ impl Admission {
 
 /// Splits admitted together, each with the segments it needs first.
 struct Batch {
-    splits: Vec<(AdmittedSplit, Vec<SegmentId>)>,
+    splits: Vec<(SplitTask, Vec<SegmentId>)>,
     request: LeaseRequest,
+    /// Whether nothing is at work that will release memory, so that the first split gets some in any case.
+    idle: bool,
 }
 
 /// What is known about whether splits have rows that pass the filter. Where nearly all have, projected columns are
@@ -250,10 +244,6 @@ struct Batch {
 struct Eagerness {
     /// Whether the wanted rows may be found long before the end.
     stops_early: bool,
-    /// Whether there is a filter, and bytes of projected columns become known only while they are fetched.
-    /// Filtering fetches all that it needs regardless of memory; what follows the first round of the projected
-    /// columns is requested later, as far as memory allows.
-    takes_rounds: bool,
     /// Whether statistics predict rows that pass in every split.
     passes_expected: bool,
     /// Splits whose filter was evaluated, and how many of them had a row that passed.
@@ -266,7 +256,6 @@ impl Eagerness {
         let share = if plan.is_remote() { zone_maps.expected_share(plan) } else { None };
         Self {
             stops_early: plan.stops_early(),
-            takes_rounds: !plan.conjuncts.is_empty() && plan.projection.iter().any(Column::takes_rounds),
             passes_expected: share.is_some_and(|share| share * plan.split_step as f64 >= ROWS_EXPECTED),
             checked: 0,
             passed: 0,

@@ -46,13 +46,6 @@ pub(super) struct SplitTask {
     pub(super) leases: Vec<Lease>,
 }
 
-/// A split that has been admitted: what it needs first has been requested.
-pub(super) struct AdmittedSplit {
-    pub(super) task: SplitTask,
-    /// Whether projected columns are requested together with those of the filter.
-    pub(super) eager: bool,
-}
-
 /// A split whose filter was evaluated.
 #[derive(Clone)]
 pub(super) struct FilteredSplit {
@@ -90,32 +83,35 @@ pub(super) enum Rows {
 }
 
 impl SplitTask {
-    /// The segments to request when the split is admitted, in ascending order, and whether these include the
-    /// projected columns. On remote storage, these are included if they take few bytes: requesting them later
-    /// would cost a round trip.
-    pub(super) fn first_wanted(&self, eager: bool) -> Result<(bool, Vec<SegmentId>)> {
+    /// The segments to request when the split is admitted, in ascending order. These include the projected columns if
+    /// the `filter_rarely_empties` splits and, on remote storage, if they take few bytes: requesting them later would
+    /// cost a round trip.
+    pub(super) fn first_wanted(&self, filter_rarely_empties: bool) -> Result<Vec<SegmentId>> {
         let table = self.plan.table();
-        let want =
-            |eager| wanted(&SegmentSet::new(table), |have, want| self.request_first(eager, have, want));
-        let first = want(eager)?;
-        let waits = !eager && !self.checks.is_empty() && self.plan.best_first.is_none();
-        if waits && self.plan.is_remote() {
-            let all = want(true)?;
+        let none = SegmentSet::new(table);
+        let first = wanted(&none, |have, want| self.request_filter(have, want))?;
+        let may_wait = !self.checks.is_empty() && !filter_rarely_empties;
+        if self.plan.best_first.is_some() || (may_wait && !self.plan.is_remote()) {
+            return Ok(first);
+        }
+        let all = wanted(&none, |have, want| {
+            self.request_filter(have, want)?;
+            self.request_projection(have, want)
+        })?;
+        if may_wait {
             let bytes = byte_len(table, &first)?;
             let more = byte_len(table, &all)?.saturating_sub(bytes);
-            if more <= bytes.max(ROUND_TRIP_BYTES) / SHARE_ASKED_EARLY {
-                return Ok((true, all));
+            if more > bytes.max(ROUND_TRIP_BYTES) / SHARE_ASKED_EARLY {
+                return Ok(first);
             }
         }
-        Ok((eager, first))
+        Ok(all)
     }
 
-    /// Requests what the split needs before its filter can be evaluated, or its rows decoded if there is no filter.
-    fn request_first(&self, eager: bool, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
-        match &self.plan.best_first {
-            Some(order) => order.column.request(&self.split.rows, have, want)?,
-            None if eager || self.checks.is_empty() => self.request_projection(have, want)?,
-            None => {}
+    /// Requests what the split needs before its filter can be evaluated.
+    fn request_filter(&self, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
+        if let Some(order) = &self.plan.best_first {
+            order.column.request(&self.split.rows, have, want)?;
         }
         for path in self.checks.iter().flat_map(|check| &check.columns) {
             self.plan.filter_column(path)?.request(&self.split.rows, have, want)?;
@@ -149,59 +145,57 @@ impl SplitTask {
         }
         Ok(gather::pays(&self.plan, self.split.live.true_count() as u64, byte_len(table, want)?))
     }
-}
 
-impl AdmittedSplit {
     /// Whether the split has to be filtered before it is decoded.
     pub(super) fn needs_filter(&self) -> bool {
-        !self.task.checks.is_empty() || self.task.plan.best_first.is_some()
+        !self.checks.is_empty() || self.plan.best_first.is_some()
     }
 
     /// Converts a split without a filter to evaluate, which can be decoded right away.
     pub(super) fn into_filtered(self) -> FilteredSplit {
-        FilteredSplit { task: self.task, best: Best::default(), projection: Projected::Requested }
+        FilteredSplit { task: self, best: Best::default(), projection: Projected::Requested }
     }
 
     /// Evaluates the filter once its columns have arrived, and requests the other columns of live rows as
     /// far as memory allows.
-    pub(super) async fn filter(self) -> Result<FilteredSplit> {
+    pub(super) async fn filter(mut self) -> Result<FilteredSplit> {
         if !self.needs_filter() {
             return Ok(self.into_filtered());
         }
-        let Self { mut task, eager } = self;
-        let plan = Arc::clone(&task.plan);
+        let plan = Arc::clone(&self.plan);
         let mut have = SegmentSet::new(plan.table());
-        let leases = std::mem::take(&mut task.leases);
+        let leases = std::mem::take(&mut self.leases);
         wait(&plan, &leases).await?;
         have.add(leases);
-        fetch(&plan, Urgency::filter(task.number), &mut have, |have, want| {
-            task.request_first(eager, have, want)
-        })
-        .await?;
+        fetch(&plan, Urgency::filter(self.number), &mut have, |have, want| self.request_filter(have, want))
+            .await?;
 
         let start = Instant::now();
-        let live = task.payoffs.filter(&plan, &task.split, &task.checks, &have)?;
-        let rejected = task.split.live.true_count() - live.true_count();
+        let live = self.payoffs.filter(&plan, &self.split, &self.checks, &have)?;
+        let rejected = self.split.live.true_count() - live.true_count();
         plan.metrics.rows_filtered.add(rejected as u64);
         plan.metrics.filter_nanos.add_since(start);
-        task.split.live = live;
+        self.split.live = live;
 
         let best = match &plan.best_first {
-            Some(order) => order.best_of(&task.split, &have)?,
+            Some(order) => order.best_of(&self.split, &have)?,
             None => Best::default(),
         };
         let mut projection = Projected::Unrequested;
-        if !task.split.live.is_none() && plan.best_first.is_none() {
-            let want = task.missing_projection(&have)?;
-            if task.reads_singly(&want)? {
+        if !self.split.live.is_none() && plan.best_first.is_none() {
+            let want = self.missing_projection(&have)?;
+            if self.reads_singly(&want)? {
                 projection = Projected::Singly;
+            } else if want.is_empty() {
+                // Not even nothing can be taken of memory that is used beyond its limit.
+                projection = Projected::Requested;
             } else if let Some(memory) = plan.memory.take(missing_bytes(&plan, &want)?) {
-                have.add(lease(&plan, &want, |_| Urgency::projection(task.number), memory)?);
+                have.add(lease(&plan, &want, |_| Urgency::projection(self.number), memory)?);
                 projection = Projected::Requested;
             }
         }
-        task.leases = have.leases().cloned().collect();
-        Ok(FilteredSplit { task, best, projection })
+        self.leases = have.leases().cloned().collect();
+        Ok(FilteredSplit { task: self, best, projection })
     }
 }
 
@@ -284,5 +278,32 @@ impl FilteredSplit {
         };
         plan.metrics.decode_nanos.add_since(start);
         Ok(DecodedSplit { rows, leases: have.leases().cloned().collect() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Int64Array;
+
+    use super::super::admission::Admission;
+    use super::super::recent::Recent;
+    use super::super::zone_maps::ZoneMaps;
+    use super::*;
+    use crate::expr::column;
+    use crate::given::file_of;
+
+    #[tokio::test]
+    async fn a_split_whose_filter_has_read_all_columns_does_not_wait_for_memory() {
+        let numbers = Int64Array::from_iter_values((0..1 << 16).map(|row: i64| row * row % 1_000_003));
+        let table = RecordBatch::try_from_iter([("number", Arc::new(numbers) as _)]).unwrap();
+        let scan = file_of([table]).await.scan().with_filter(column("number").gt(500_000));
+        let plan = Arc::new(Plan::new(&scan).unwrap());
+        let mut admission = Admission::new(&plan, ZoneMaps::read(&plan).await.unwrap());
+        let mut recent = Recent::new(0, &plan.memory);
+        let split = admission.admit(0, None, &mut recent).unwrap().remove(0);
+        let _others = plan.memory.take_anyway(plan.memory.limit() + 1);
+        let filtered = split.filter().await.unwrap();
+        assert!(!filtered.task.split.live.is_none());
+        assert!(!filtered.is_unrequested());
     }
 }
