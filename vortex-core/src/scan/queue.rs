@@ -70,49 +70,24 @@ impl SplitQueue {
         self.plan.metrics.splits_withdrawn.add(withdrawn as u64);
     }
 
-    /// Requests what splits need that were refused memory for it when they were filtered, as far as there is memory
-    /// now: all at once, so that they share reads. If rows are read best first, it is requested only for the best.
-    pub(super) fn request_refused(&mut self, recent: &mut Recent) -> Result<()> {
-        if self.plan.best_first.is_some() {
-            return Ok(());
-        }
-        let (mut refused, mut request) = (Vec::new(), LeaseRequest::new(&self.plan));
-        for split in self.splits.iter_mut().filter(|split| split.is_unrequested()) {
-            let ids = split.missing()?;
-            if !request.add(&split.needs(&ids, false), recent)? {
-                break;
-            }
-            refused.push((split, ids));
-        }
-        let requested = request.send()?;
-        refused.into_iter().for_each(|(split, ids)| split.hold(&requested, &ids));
-        Ok(())
-    }
-
-    /// Takes out the next split. If `idle`, nothing is being decoded, so that no other work will release memory:
-    /// what the split needs is requested anyway.
-    pub(super) fn pop(&mut self, idle: bool, recent: &mut Recent) -> Result<Option<FilteredSplit>> {
-        let Some(split) = self.splits.front_mut() else { return Ok(None) };
-        if split.is_unrequested() && self.plan.best_first.is_none() {
-            if !idle {
-                return Ok(None);
-            }
-            let (ids, mut request) = (split.missing()?, LeaseRequest::new(&self.plan));
-            request.add(&split.needs(&ids, true), recent)?;
-            split.hold(&request.send()?, &ids);
-        }
-        Ok(self.splits.pop_front())
-    }
-
-    /// Takes out the rows that are among the best found, of at most `room` splits: they are wanted in any case. On
-    /// remote storage, what all of them need is requested at once, as far as memory allows; those beyond `room` wait in
-    /// the queue. Segments kept for later splits make room, and there is always enough memory for one split.
-    pub(super) fn take_best(
+    /// Takes out up to `room` splits to decode: those with rows among the best found or, while there are none of these,
+    /// the first ones. Also requests what others need, even without `room`. If `idle`, nothing is being decoded, so that
+    /// no other work will release memory: what one split needs is requested anyway.
+    pub(super) fn take(
         &mut self,
         room: usize,
         idle: bool,
         recent: &mut Recent,
     ) -> Result<Vec<FilteredSplit>> {
+        let best = self.take_best(room, idle, recent)?;
+        // The best rows may yet tighten the filter.
+        if self.best_at_work { Ok(best) } else { self.take_first(room, idle, recent) }
+    }
+
+    /// Takes out the rows that are among the best found, of at most `room` splits: they are wanted in any case. On
+    /// remote storage, what all of them need is requested at once, as far as memory allows; those beyond `room` wait in
+    /// the queue. Segments kept for later splits make room, and there is always enough memory for one split.
+    fn take_best(&mut self, room: usize, idle: bool, recent: &mut Recent) -> Result<Vec<FilteredSplit>> {
         self.best_at_work &= !idle;
         let last = self.plan.best_first.as_ref().and_then(BestFirst::last_wanted);
         let Some(last) = last else { return Ok(Vec::new()) };
@@ -153,9 +128,49 @@ impl SplitQueue {
         Ok(splits)
     }
 
-    /// Whether rows that were taken out as the best are still being decoded: they may yet tighten the filter.
-    pub(super) fn best_at_work(&self) -> bool {
-        self.best_at_work
+    /// Takes out the first splits.
+    fn take_first(&mut self, room: usize, idle: bool, recent: &mut Recent) -> Result<Vec<FilteredSplit>> {
+        self.request_refused(recent)?;
+        let mut taken = Vec::new();
+        while taken.len() < room
+            && let Some(split) = self.pop(idle && taken.is_empty(), recent)?
+        {
+            taken.push(split);
+        }
+        Ok(taken)
+    }
+
+    /// Requests what splits need that were refused memory for it when they were filtered, as far as there is memory
+    /// now: all at once, so that they share reads. If rows are read best first, it is requested only for the best.
+    fn request_refused(&mut self, recent: &mut Recent) -> Result<()> {
+        if self.plan.best_first.is_some() {
+            return Ok(());
+        }
+        let (mut refused, mut request) = (Vec::new(), LeaseRequest::new(&self.plan));
+        for split in self.splits.iter_mut().filter(|split| split.is_unrequested()) {
+            let ids = split.missing()?;
+            if !request.add(&split.needs(&ids, false), recent)? {
+                break;
+            }
+            refused.push((split, ids));
+        }
+        let requested = request.send()?;
+        refused.into_iter().for_each(|(split, ids)| split.hold(&requested, &ids));
+        Ok(())
+    }
+
+    /// Takes out the first split, once what it needs has been requested. If `idle`, that is requested anyway.
+    fn pop(&mut self, idle: bool, recent: &mut Recent) -> Result<Option<FilteredSplit>> {
+        let Some(split) = self.splits.front_mut() else { return Ok(None) };
+        if split.is_unrequested() && self.plan.best_first.is_none() {
+            if !idle {
+                return Ok(None);
+            }
+            let (ids, mut request) = (split.missing()?, LeaseRequest::new(&self.plan));
+            request.add(&split.needs(&ids, true), recent)?;
+            split.hold(&request.send()?, &ids);
+        }
+        Ok(self.splits.pop_front())
     }
 }
 
@@ -258,11 +273,11 @@ mod tests {
         }
         let all = queue.len();
         assert!(all > 3, "{all} splits");
-        let taken = queue.take_best(2, true, &mut recent).unwrap();
+        let taken = queue.take(2, true, &mut recent).unwrap();
         assert_eq!(taken.len(), 2);
         assert!(taken.iter().chain(&queue.splits).filter(|split| !split.is_unrequested()).count() >= all);
-        let more = queue.take_best(1, false, &mut recent).unwrap();
+        let more = queue.take(1, false, &mut recent).unwrap();
         assert_eq!(more.len(), 1);
-        assert!(queue.best_at_work());
+        assert!(queue.best_at_work);
     }
 }

@@ -303,17 +303,8 @@ impl Scan {
             return Ok(());
         }
         let room = self.allowed_decoding.saturating_sub(self.decoding.len());
-        let best = self.filtered.take_best(room, self.decoding.is_empty(), &mut self.recent)?;
-        best.into_iter().for_each(|split| self.decoding.start(split.decode()));
-        if self.filtered.best_at_work() {
-            return Ok(());
-        }
-        self.filtered.request_refused(&mut self.recent)?;
-        while self.decoding.len() < self.allowed_decoding
-            && let Some(split) = self.filtered.pop(self.decoding.is_empty(), &mut self.recent)?
-        {
-            self.decoding.start(split.decode());
-        }
+        let splits = self.filtered.take(room, self.decoding.is_empty(), &mut self.recent)?;
+        splits.into_iter().for_each(|split| self.decoding.start(split.decode()));
         Ok(())
     }
 }
