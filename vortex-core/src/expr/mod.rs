@@ -223,37 +223,33 @@ impl Expr {
 
     /// Whether the expression contains a dynamic filter.
     pub(crate) fn has_dynamic_filter(&self) -> bool {
-        match self {
-            Expr::Dynamic(_) => true,
-            Expr::And(parts) | Expr::Or(parts) | Expr::InTurn(parts) => {
-                parts.iter().any(Expr::has_dynamic_filter)
-            }
-            Expr::Not(inner) => inner.has_dynamic_filter(),
-            Expr::Literal(_) | Expr::Field(..) | Expr::Rows(_) => false,
-        }
+        self.contains(&|part| matches!(part, Expr::Dynamic(_)))
     }
 
     /// Whether a part of the expression must be combined with others by AND only.
     pub(crate) fn is_for_and_only(&self) -> bool {
-        match self {
-            Expr::Dynamic(_) | Expr::InTurn(_) => true,
-            Expr::And(parts) | Expr::Or(parts) => parts.iter().any(Expr::is_for_and_only),
-            Expr::Not(inner) => inner.is_for_and_only(),
-            Expr::Literal(_) | Expr::Field(..) | Expr::Rows(_) => false,
-        }
+        self.contains(&|part| matches!(part, Expr::Dynamic(_) | Expr::InTurn(_)))
     }
 
     /// Whether the caller evaluates a part of the expression.
     pub(crate) fn has_row_predicate(&self) -> bool {
-        match self {
-            Expr::Literal(_) | Expr::Field(..) => false,
-            Expr::Dynamic(filter) => filter.current().is_some_and(|now| now.has_row_predicate()),
-            Expr::And(parts) | Expr::Or(parts) | Expr::InTurn(parts) => {
-                parts.iter().any(Expr::has_row_predicate)
-            }
-            Expr::Not(inner) => inner.has_row_predicate(),
+        self.contains(&|part| match part {
             Expr::Rows(_) => true,
-        }
+            Expr::Dynamic(filter) => filter.current().is_some_and(|now| now.has_row_predicate()),
+            _ => false,
+        })
+    }
+
+    /// Whether the expression or a part of it is such a one; what dynamic filters are now is no part of them.
+    fn contains(&self, is: &dyn Fn(&Expr) -> bool) -> bool {
+        is(self)
+            || match self {
+                Expr::And(parts) | Expr::Or(parts) | Expr::InTurn(parts) => {
+                    parts.iter().any(|part| part.contains(is))
+                }
+                Expr::Not(inner) => inner.contains(is),
+                Expr::Literal(_) | Expr::Field(..) | Expr::Rows(_) | Expr::Dynamic(_) => false,
+            }
     }
 
     /// The distinct columns that the expression reads, in order of first use, without those that its dynamic filters may

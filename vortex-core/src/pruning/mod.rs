@@ -126,20 +126,12 @@ fn evaluate(expr: &Expr, blocks: RowBlocks, rows: &RowRanges, zones: &ZoneMapLoo
             Some(map) => spread(&bounds::verdict(predicate, &map, rows)?, &map, blocks),
             None => Verdict::unknown(len),
         },
-        Expr::And(parts) => {
-            let mut verdict = Verdict::constant(true, len);
-            for part in parts {
-                verdict = verdict.and(&evaluate(part, blocks, rows, zones)?);
-            }
-            verdict
-        }
-        Expr::Or(parts) => {
-            let mut verdict = Verdict::constant(false, len);
-            for part in parts {
-                verdict = verdict.or(&evaluate(part, blocks, rows, zones)?);
-            }
-            verdict
-        }
+        Expr::And(parts) => parts.iter().try_fold(Verdict::constant(true, len), |all, part| {
+            evaluate(part, blocks, rows, zones).map(|part| all.and(&part))
+        })?,
+        Expr::Or(parts) => parts.iter().try_fold(Verdict::constant(false, len), |any, part| {
+            evaluate(part, blocks, rows, zones).map(|part| any.or(&part))
+        })?,
         Expr::Not(inner) => match negate(inner) {
             Some(negated) => evaluate(&negated, blocks, rows, zones)?,
             None => Verdict::unknown(len),
