@@ -209,7 +209,7 @@ impl Expr {
     }
 
     /// Visits the columns that the expression reads, once per occurrence, but not those of dynamic filters.
-    pub fn visit_columns(&self, visit: &mut dyn FnMut(&FieldPath)) {
+    pub(crate) fn visit_columns(&self, visit: &mut dyn FnMut(&FieldPath)) {
         match self {
             Expr::Literal(_) | Expr::Dynamic(_) => {}
             Expr::Field(path, _) => visit(path),

@@ -242,14 +242,6 @@ impl ObjectFile {
         self
     }
 
-    /// Reads as `profile` says instead of as the name of the store suggests. Of an object that turns out to be a file on a
-    /// local disk, the profile is [`StorageProfile::LOCAL`] in any case.
-    #[must_use]
-    pub fn with_profile(mut self, profile: StorageProfile) -> Self {
-        self.profile = profile;
-        self
-    }
-
     /// Reads that take `factor` times as long as usual are requested a second time; 0, the default, disables
     /// this. See [`StorageProfile::hedge`].
     #[must_use]

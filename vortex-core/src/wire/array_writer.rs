@@ -47,11 +47,6 @@ impl EncodingIds {
     }
 
     /// The table, ordered by number.
-    pub(crate) fn table(&self) -> Arc<[Arc<str>]> {
-        self.ids.as_slice().into()
-    }
-
-    /// The table, ordered by number.
     pub(crate) fn into_table(self) -> Arc<[Arc<str>]> {
         self.ids.into()
     }

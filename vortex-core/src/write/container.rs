@@ -21,8 +21,8 @@ const PART_ALIGNMENT_EXPONENT: u8 = 3;
 
 /// A file being written.
 #[derive(Debug)]
-pub(super) struct Container<S> {
-    sink: S,
+pub(super) struct Container {
+    sink: Box<dyn Sink>,
     position: u64,
     segments: Vec<SegmentSpec>,
     ids: EncodingIds,
@@ -38,8 +38,8 @@ pub(super) struct Tail {
     pub(super) bytes: Bytes,
 }
 
-impl<S: Sink> Container<S> {
-    pub(super) fn new(sink: S, options: &WriteOptions) -> Self {
+impl Container {
+    pub(super) fn new(sink: Box<dyn Sink>, options: &WriteOptions) -> Self {
         Self {
             sink,
             position: 0,
@@ -50,8 +50,8 @@ impl<S: Sink> Container<S> {
         }
     }
 
-    pub(super) fn sink(&self) -> &S {
-        &self.sink
+    pub(super) fn sink(&self) -> &dyn Sink {
+        self.sink.as_ref()
     }
 
     /// Number of bytes written so far.
@@ -119,7 +119,7 @@ impl<S: Sink> Container<S> {
         };
         let (layout, layout_ids) = layout.to_bytes()?;
         let tables = FooterTables {
-            array_ids: self.ids.table(),
+            array_ids: std::mem::take(&mut self.ids).into_table(),
             layout_ids: layout_ids.into_iter().map(Into::into).collect(),
             segments: std::mem::take(&mut self.segments),
         };

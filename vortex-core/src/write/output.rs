@@ -9,7 +9,6 @@ use super::zone_table::{ZoneTable, shows_bounds};
 use crate::compress::Compressor;
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
-use crate::io::Sink;
 use crate::stats::FieldStats;
 use crate::wire::{WriteLayout, WriteNode};
 use crate::{Release, Result};
@@ -17,7 +16,7 @@ use crate::{Release, Result};
 /// The output of a writer.
 #[derive(Debug)]
 pub(super) struct Output {
-    pub(super) container: Container<Box<dyn Sink>>,
+    pub(super) container: Container,
     leaves: Vec<Written>,
     /// Encoded chunks per leaf, kept until there are enough to write them next to each other.
     waiting: Vec<Vec<Encoded>>,
@@ -25,7 +24,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn new(container: Container<Box<dyn Sink>>, leaf_count: usize) -> Self {
+    pub(super) fn new(container: Container, leaf_count: usize) -> Self {
         let leaves = (0..leaf_count).map(|_| Written::default()).collect();
         Self { container, leaves, waiting: (0..leaf_count).map(|_| Vec::new()).collect(), unwritten_bytes: 0 }
     }

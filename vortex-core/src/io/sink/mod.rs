@@ -53,26 +53,3 @@ pub trait Sink: Debug + Send + 'static {
     /// If storage fails to remove it.
     async fn abort(&mut self) -> Result<()>;
 }
-
-#[async_trait]
-impl Sink for Box<dyn Sink> {
-    fn name(&self) -> &str {
-        self.as_ref().name()
-    }
-
-    async fn write(&mut self, bytes: Bytes) -> Result<()> {
-        self.as_mut().write(bytes).await
-    }
-
-    fn buffered_bytes(&self) -> usize {
-        self.as_ref().buffered_bytes()
-    }
-
-    async fn finish(&mut self) -> Result<()> {
-        self.as_mut().finish().await
-    }
-
-    async fn abort(&mut self) -> Result<()> {
-        self.as_mut().abort().await
-    }
-}
