@@ -58,6 +58,7 @@
 compile_error!("vortex-core reads values in place, so it needs a little-endian target with 64-bit addresses");
 
 pub mod array;
+mod budget;
 mod compress;
 pub mod dtype;
 pub mod encodings;

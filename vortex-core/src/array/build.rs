@@ -9,9 +9,10 @@ use prost::Message;
 use super::kept::{BUFFER_OVERHEAD, MAX_EXPANSION, OVERHEAD};
 use super::loaded::LoadedRows;
 use super::pieces::{Piece, Pieces};
-use super::{ArrayParts, EncodedRef, KeptBytes, TreeRows};
+use super::{ArrayParts, EncodedRef, TreeRows};
 use crate::Registry;
 use crate::Result;
+use crate::budget::Budget;
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::limits::Limits;
@@ -151,7 +152,7 @@ fn check_rows(
     root.number(&mut node_count);
     let (tree, loaded_rows) = (ArrayTree { root, buffers: places }, LoadedRows::default());
     let mut pieces = Pieces::default();
-    let (start, limits, kept) = (1 << 40, Limits::default(), KeptBytes::default());
+    let (start, limits, kept) = (1 << 40, Limits::default(), Budget::new(16 << 20));
     let loaded = loop {
         let tree_rows = TreeRows {
             tree: &tree,
@@ -177,9 +178,9 @@ fn check_rows(
     };
     let overhead = node_count as usize * OVERHEAD + buffers.len() * BUFFER_OVERHEAD;
     let most = blob.len() * (MAX_EXPANSION + 1) + overhead;
-    assert!(kept.byte_len() <= most, "more is kept than was read");
+    assert!(kept.used() <= most as u64, "more is kept than was read");
     drop(tree);
-    assert_eq!(kept.byte_len(), 0, "arrays that were dropped still count");
+    assert_eq!(kept.used(), 0, "arrays that were dropped still count");
     let to = data_type(array.dtype()).unwrap();
     let taken = UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64));
     let loaded = loaded.and_then(|loaded| loaded.decode(&to));

@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{Array as _, MutableArrayData, make_array};
 use arrow::buffer::{Buffer, NullBuffer};
@@ -13,9 +12,13 @@ use super::pieces::Pieces;
 use super::rows::all;
 use super::{ArrayRef, Decoded, EncodedRef, Node};
 use crate::Result;
+use crate::budget::Reservation;
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::wire::RawNode;
+
+/// Maximum number of bytes of a single array.
+const MAX_BYTES: usize = 1 << 20;
 
 /// Integers that take more than this many times their encoded bytes are not kept decoded.
 pub(super) const MAX_EXPANSION: usize = 8;
@@ -27,15 +30,11 @@ const SMALL: usize = 2 << 10;
 pub(super) const OVERHEAD: usize = 512;
 pub(super) const BUFFER_OVERHEAD: usize = 192;
 
-/// Counts the bytes that are kept in trees, which are limited.
-#[derive(Debug, Default)]
-pub(crate) struct KeptBytes(Arc<AtomicUsize>);
-
 /// What a node of a tree keeps.
 #[derive(Debug)]
 pub(crate) struct Kept {
     what: What,
-    _counted: CountedBytes,
+    _memory: Reservation,
 }
 
 #[derive(Debug)]
@@ -45,39 +44,6 @@ enum What {
     /// The buffers of a node and its descendants. The array may have any number of rows, and cache any number of
     /// bytes, so that it is loaded again.
     Buffers(Taken),
-}
-
-/// Bytes that count until they are dropped.
-#[derive(Debug)]
-struct CountedBytes {
-    count: Arc<AtomicUsize>,
-    bytes: usize,
-}
-
-impl KeptBytes {
-    /// Maximum number of bytes kept per open file.
-    const MOST: usize = 16 << 20;
-    /// Maximum number of bytes of a single array.
-    const LARGEST: usize = 1 << 20;
-
-    /// Counts this many more bytes, if they may be kept.
-    fn take(&self, bytes: usize) -> Option<CountedBytes> {
-        let fits = |before: usize| before.checked_add(bytes).filter(|after| *after <= Self::MOST);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
-        Some(CountedBytes { count: Arc::clone(&self.0), bytes })
-    }
-
-    /// Bytes of all that is kept.
-    #[cfg(test)]
-    pub(crate) fn byte_len(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for CountedBytes {
-    fn drop(&mut self) {
-        self.count.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
 }
 
 impl Node<'_> {
@@ -98,7 +64,7 @@ impl Node<'_> {
             DType::Primitive(ptype, _) => Some(self.len.saturating_mul(ptype.byte_width())),
             _ => None,
         };
-        let most = KeptBytes::LARGEST.min(stored.saturating_mul(MAX_EXPANSION));
+        let most = MAX_BYTES.min(stored.saturating_mul(MAX_EXPANSION));
         let decoded = integers.filter(|bytes| *bytes <= most);
         let to_keep = decoded.or((stored < SMALL).then_some(stored)).filter(|_| kept.is_some());
         // Rows that are handed out may share buffers, and should not keep whole pieces in memory; neither should what is
@@ -107,16 +73,17 @@ impl Node<'_> {
         let mut taken = Taken::new();
         self.take_buffers(self.raw, (pieces, start, places), are_copied, &mut taken)?;
         let array = self.load_taken(&taken)?;
-        let bytes = match (to_keep, decoded) {
+        let own_bytes: usize = match (to_keep, decoded) {
             (None, _) => return Ok(array),
             (_, Some(bytes)) => bytes + self.len / 8,
             (_, None) => taken.values().map(|bytes| bytes.len() + BUFFER_OVERHEAD).sum(),
         };
-        let counted = kept.and_then(|kept| kept.take(bytes + OVERHEAD));
-        let Some(counted) = counted else { return Ok(array) };
+        let bytes = own_bytes + OVERHEAD;
+        let memory = kept.and_then(|kept| kept.take(bytes as u64));
+        let Some(memory) = memory else { return Ok(array) };
         let (what, array) = if decoded.is_some() {
             let integers = array.decode(&data_type(self.dtype)?)?;
-            let is_larger = integers.get_array_memory_size() > counted.bytes;
+            let is_larger = integers.get_array_memory_size() > bytes;
             let is_shared = to_keep != Some(stored) && shares(&integers, &taken);
             let integers = if is_larger || is_shared { copied(&integers)? } else { integers };
             let integers = Decoded::new(self.dtype.clone(), integers).with_limits(*self.limits());
@@ -126,7 +93,7 @@ impl Node<'_> {
             (What::Buffers(taken), array)
         };
         // Another task may have been faster; then these bytes no longer count.
-        let _ = self.raw.kept.set(Arc::new(Kept { what, _counted: counted }));
+        let _ = self.raw.kept.set(Arc::new(Kept { what, _memory: memory }));
         Ok(array)
     }
 
@@ -213,24 +180,6 @@ mod tests {
             .metadata(vec![0x08, 2, 0x10, 3])
             .child(ends)
             .child(Tree::primitive(&[1i32, 2, 3]))
-    }
-
-    #[test]
-    fn no_more_bytes_are_kept_than_may_be() {
-        let kept = KeptBytes::default();
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..1000 {
-                        let taken = [kept.take(KeptBytes::MOST / 2), kept.take(KeptBytes::MOST / 2 + 1)];
-                        assert!(kept.byte_len() <= KeptBytes::MOST && taken.len() == 2);
-                    }
-                });
-            }
-        });
-        assert_eq!(kept.byte_len(), 0);
-        let all = kept.take(KeptBytes::MOST);
-        assert!(all.is_some() && kept.take(1).is_none() && kept.take(usize::MAX).is_none());
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(crate) use integers::{
     Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at, integers_of, numbers,
 };
 pub(crate) use items::{shown_children, shown_items};
-pub(crate) use kept::{Kept, KeptBytes};
+pub(crate) use kept::Kept;
 pub use node::Node;
 pub use parts::ArrayParts;
 pub use restore::{can_decode_as, decode_as};

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use arrow::buffer::Buffer;
 
-use super::kept::KeptBytes;
 use super::loaded::LoadedRows;
 use super::pieces::Pieces;
 use super::{EncodedRef, Node};
 use crate::Registry;
 use crate::Result;
+use crate::budget::Budget;
 use crate::dtype::DType;
 use crate::limits::{Limits, Work};
 use crate::wire::{ArrayTree, RawNode};
@@ -106,7 +106,7 @@ pub(super) enum Buffers<'a> {
         pieces: &'a Pieces,
         start: u64,
         places: &'a [Range<usize>],
-        kept: Option<&'a KeptBytes>,
+        kept: Option<&'a Arc<Budget>>,
         segment: u32,
         loaded: Option<&'a LoadedRows>,
     },

@@ -18,12 +18,12 @@ use std::sync::Arc;
 use arrow::array::UInt64Array;
 use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer};
 
-use super::kept::KeptBytes;
 use super::loaded::{LoadedRows, Place};
 use super::parts::{Buffers, Context};
 use super::pieces::Pieces;
 use super::{EncodedRef, Node, decode_offsets};
 use crate::Registry;
+use crate::budget::Budget;
 use crate::dtype::DType;
 use crate::encodings::chunked::chunked;
 use crate::error::ResultExt as _;
@@ -51,8 +51,8 @@ pub(crate) struct TreeRows<'a> {
     pub(crate) ids: &'a [Arc<str>],
     pub(crate) registry: &'a Registry,
     pub(crate) limits: &'a Limits,
-    /// Counts what the tree keeps for other rows. Absent if nothing should be kept, since no other rows may follow.
-    pub(crate) kept: Option<&'a KeptBytes>,
+    /// The budget of what the tree keeps for other rows. Absent if nothing should be kept, since no other rows may follow.
+    pub(crate) kept: Option<&'a Arc<Budget>>,
     /// What earlier attempts to read rows of the file have loaded, and the number of the segment of this array. Absent if
     /// the whole file is in memory.
     pub(crate) loaded: Option<&'a LoadedRows>,

@@ -8,7 +8,6 @@
 
 mod block_cache;
 mod blocking;
-mod budget;
 mod cause;
 mod coalesce;
 mod delivery;
@@ -35,8 +34,6 @@ use arrow::buffer::Buffer;
 use async_trait::async_trait;
 pub use block_cache::{BlockCache, CachedFile};
 pub(crate) use blocking::{OwnedTask, block_on_thread, runtime};
-pub use budget::MemoryPool;
-pub(crate) use budget::{Budget, Reservation};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -53,6 +50,7 @@ pub use sink::{LocalSink, MemorySink, ObjectSink, PartialFile, Sink, local_targe
 pub use store_id::StoreId;
 pub(crate) use urgency::Urgency;
 
+pub use crate::budget::MemoryPool;
 use crate::{Error, Result};
 
 /// Coalesced reads start at a multiple of this, so that most arrays are aligned in memory as in the file. It is no promise:

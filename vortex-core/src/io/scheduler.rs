@@ -21,12 +21,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use super::budget::Budget;
 use super::delivery::{deliver, hand_over_at_hand};
 use super::pace::{Pace, Patience};
 use super::pending::{PendingBytes, pending};
 use super::waiting::{QueuedRequest, Read, Waiting, exceed};
 use super::{ReadAt, StorageProfile, Urgency, kept_bytes};
+use crate::budget::Budget;
 use crate::metrics::ScanMetrics;
 
 /// Bytes at hand that are taken at once, approximately: more are left to tasks, so that one call does not take long.

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, len_of};
 use crate::array::EncodedRef;
+use crate::budget::Reservation;
 use crate::dtype::{DType, PType};
 use crate::encodings::chunked::chunked;
 use crate::encodings::dict::{DictArray, SharedValues, used_values};
-use crate::io::Reservation;
 use crate::segments::SegmentId;
 use crate::{Error, Result};
 

@@ -127,7 +127,7 @@ impl<'a> PieceSet<'a> {
                 ids: &self.table.array_ids,
                 registry: &self.table.registry,
                 limits: &self.table.limits,
-                kept: (!self.first_read.borrow().contains(&id)).then(|| self.trees.kept_bytes()),
+                kept: (!self.first_read.borrow().contains(&id)).then(|| self.trees.array_budget()),
                 loaded: self.loaded.as_ref(),
                 segment: id.0,
             };

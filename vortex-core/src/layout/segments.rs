@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::LayoutRef;
 use crate::array::EncodedRef;
+use crate::budget::Reservation;
 use crate::dtype::DType;
-use crate::io::Reservation;
 use crate::limits::Limits;
 use crate::segments::{Lease, SegmentId, SegmentTable};
 use crate::{Error, Result};

@@ -6,7 +6,8 @@ use std::time::Instant;
 use super::plan::Plan;
 use super::recent::Recent;
 use crate::Result;
-use crate::io::{RangeRequest, Reservation, Urgency};
+use crate::budget::Reservation;
+use crate::io::{RangeRequest, Urgency};
 use crate::layout::SegmentSet;
 use crate::segments::{Lease, SegmentId, SegmentTable};
 

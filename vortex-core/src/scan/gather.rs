@@ -27,7 +27,8 @@ use super::plan::Plan;
 use crate::array::pieces::Piece;
 use crate::array::row_bytes::copied_bytes;
 use crate::array::{ArrayRef, concat};
-use crate::io::{Reservation, Urgency, read_scattered, runtime};
+use crate::budget::Reservation;
+use crate::io::{Urgency, read_scattered, runtime};
 use crate::layout::{PieceSet, SegmentSet};
 use crate::limits::Work;
 use crate::segments::SegmentId;
@@ -446,7 +447,7 @@ mod tests {
         let mut kept = Vec::new();
         for row in [5, 20_000, 30_000] {
             assert_eq!(rows_of(&file, &[row]).await.unwrap(), table.slice(row as usize, 1));
-            kept.push(file.trees().kept_bytes().byte_len());
+            kept.push(file.trees().array_budget().used());
         }
         assert_eq!(kept[0], 0);
         assert!(kept[1] > 0 && kept[2] == kept[1], "{kept:?}");

@@ -8,7 +8,8 @@ use super::fetch::{lease, missing_bytes, take_memory};
 use super::plan::Plan;
 use super::recent::Recent;
 use crate::Result;
-use crate::io::{Reservation, Urgency};
+use crate::budget::Reservation;
+use crate::io::Urgency;
 use crate::segments::{Lease, SegmentId};
 
 /// Segments to be requested together, and the memory for them.

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::io::Budget;
+use crate::budget::Budget;
 use crate::segments::{Lease, SegmentId};
 
 /// Up to this many bytes are dropped all at once.

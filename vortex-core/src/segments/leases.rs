@@ -15,9 +15,10 @@ use tokio::runtime::{Handle, Id as RuntimeId};
 
 use super::{SegmentId, SegmentTable};
 use crate::array::{ArrayParts, EncodedRef};
+use crate::budget::{Budget, Reservation};
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
-use crate::io::{Budget, PendingBytes, Reservation, Unsent};
+use crate::io::{PendingBytes, Unsent};
 use crate::limits::{Limits, Work};
 use crate::metrics::ScanMetrics;
 use crate::once::get_or_try_init;

@@ -6,17 +6,25 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::SegmentId;
-use crate::array::KeptBytes;
+use crate::budget::Budget;
 use crate::wire::ArrayTree;
 
 /// Maximum number of bytes of serialized trees kept; parsed, they take a few times as much.
 const MAX_TREE_BYTES: usize = 8 << 20;
+/// Maximum number of bytes of the arrays that trees keep.
+const MAX_ARRAY_BYTES: u64 = 16 << 20;
 
 /// Trees of arrays that are read in pieces, by segment.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct TreeCache {
     kept: Mutex<Trees>,
-    kept_bytes: KeptBytes,
+    array_budget: Arc<Budget>,
+}
+
+impl Default for TreeCache {
+    fn default() -> Self {
+        Self { kept: Mutex::default(), array_budget: Budget::new(MAX_ARRAY_BYTES) }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -46,9 +54,9 @@ impl TreeCache {
         self.kept.lock().by_segment.get(&id).map(|(tree, _)| Arc::clone(tree))
     }
 
-    /// Counts the bytes of arrays that the trees keep.
-    pub(crate) fn kept_bytes(&self) -> &KeptBytes {
-        &self.kept_bytes
+    /// The budget of arrays that the trees keep.
+    pub(crate) fn array_budget(&self) -> &Arc<Budget> {
+        &self.array_budget
     }
 
     /// Keeps the tree of a segment, which had `byte_len` serialized bytes, and returns the tree to use: another

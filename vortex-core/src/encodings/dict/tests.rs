@@ -8,10 +8,10 @@ use arrow::datatypes::{ArrowNativeType, Int32Type, Int64Type, UInt32Type};
 
 use super::*;
 use crate::array::build::Tree;
+use crate::budget::Budget;
 use crate::encodings::conformance;
 use crate::encodings::constant::ConstantArray;
 use crate::encodings::run_end::tests::runs;
-use crate::io::Budget;
 use crate::kernels::{Word, match_word};
 use crate::limits::Work;
 

@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 
 use crate::Result;
 use crate::array::{ArrayRef, EncodedRef, Validity, encoded_bytes};
+use crate::budget::Reservation;
 use crate::dtype::arrow::data_type;
 use crate::expr::Predicate;
-use crate::io::Reservation;
 use crate::limits::{Work, counted_apart};
 use crate::once::get_or_try_init;
 use crate::scalar::Scalar;

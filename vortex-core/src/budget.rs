@@ -233,6 +233,22 @@ mod tests {
     }
 
     #[test]
+    fn threads_take_no_more_than_there_is() {
+        let budget = Budget::new(100);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        let taken = [budget.take(50), budget.take(51)];
+                        assert!(budget.used() <= 100 && taken.len() == 2);
+                    }
+                });
+            }
+        });
+        assert_eq!((budget.used(), budget.peak() <= 100), (0, true));
+    }
+
+    #[test]
     fn sums_never_overflow() {
         let budget = Budget::new(u64::MAX);
         let most = budget.take(u64::MAX).unwrap();
