@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use arrow::array::{Array as _, ArrayRef, RecordBatch};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::Schema;
 
 use crate::compress::{Compressor, canonical};
 use crate::dtype::arrow::from_schema;
@@ -12,7 +12,7 @@ use crate::dtype::{DType, Meaning, StructType, time_zone};
 use crate::encodings::struct_;
 use crate::error::ResultExt as _;
 use crate::wire::{EncodingIds, Message, MessageKind, dtype_to_bytes};
-use crate::write::{Intake, MAX_ROW_BYTES, carriers, carry, check_batch, check_depth, raw_bytes};
+use crate::write::{Intake, MAX_ROW_BYTES, check_depth, raw_bytes};
 use crate::{Error, Level, Release, Result};
 
 /// Maximum number of bytes of the values of a message that has several rows: readers decode many at a time.
@@ -46,10 +46,8 @@ const MAX_MESSAGE_BYTES: usize = 64 << 20;
 #[derive(Debug)]
 pub struct IpcWriter<W> {
     sink: W,
-    schema: SchemaRef,
+    intake: Intake,
     fields: Arc<StructType>,
-    /// The Arrow types in which columns are taken in.
-    carriers: Vec<DataType>,
     /// Whether a message may have been written in part.
     is_broken: bool,
     /// Without a compressor, encodings are canonical.
@@ -70,9 +68,8 @@ impl<W: Write> IpcWriter<W> {
         for (name, dtype) in fields.fields() {
             check_encodable(dtype).at(|| format!("column `{name}`"))?;
         }
-        let carriers = carriers(schema, &fields)?;
-        let schema = Arc::new(schema.clone());
-        let mut writer = Self { sink, schema, fields, carriers, is_broken: false, compressor: None };
+        let intake = Intake::try_new(Arc::new(schema.clone()), &fields)?;
+        let mut writer = Self { sink, intake, fields, is_broken: false, compressor: None };
         writer.message(MessageKind::DType, &dtype_to_bytes(&dtype))?;
         Ok(writer)
     }
@@ -115,20 +112,14 @@ impl<W: Write> IpcWriter<W> {
         if self.is_broken {
             return Err(Error::invalid("the stream is incomplete, because writing failed before"));
         }
-        check_batch(batch, &self.schema)?;
         let nothing = (batch.num_rows() == 0).then(|| batch.clone());
-        for (part, rows) in Intake::new(batch).chain(nothing).enumerate() {
-            let written = self.write_part(&rows);
-            self.is_broken |= written.is_err() && part > 0;
+        for (at, rows) in self.intake.portions(batch)?.chain(nothing).enumerate() {
+            let columns = self.intake.carry(&rows);
+            let written = columns.and_then(|columns| self.write_rows(&columns, rows.num_rows()));
+            self.is_broken |= written.is_err() && at > 0;
             written?;
         }
         Ok(())
-    }
-
-    fn write_part(&mut self, rows: &RecordBatch) -> Result<()> {
-        let columns = rows.columns().iter().zip(&self.carriers).enumerate();
-        let columns = columns.map(|(at, (column, to))| carry(column, to).at(|| self.place(at)));
-        self.write_rows(&columns.collect::<Result<Vec<_>>>()?, rows.num_rows())
     }
 
     /// Writes rows as one message, or in halves if their values take too many bytes.
@@ -144,7 +135,7 @@ impl<W: Write> IpcWriter<W> {
             return rest;
         }
         if let Some(at) = raw_bytes.clone().position(|bytes| bytes as u64 > MAX_ROW_BYTES) {
-            return Err(too_long().at(self.place(at)));
+            return Err(too_long().at(self.intake.place(at)));
         }
         // Readers limit the message as a whole.
         if raw_bytes.map(|bytes| bytes as u64).fold(0, u64::saturating_add) > MAX_ROW_BYTES {
@@ -155,17 +146,13 @@ impl<W: Write> IpcWriter<W> {
                 Some(compressor) => compressor.compress(column, dtype),
                 None => canonical(column, dtype),
             };
-            encoded.at(|| self.place(at))
+            encoded.at(|| self.intake.place(at))
         });
         let root = struct_::encode(encoded.collect::<Result<_>>()?, None);
         let mut ids = EncodingIds::default();
         let blob = root.to_blob(&mut ids)?;
         let row_count = u32::try_from(rows).map_err(Error::limit)?;
         self.message(MessageKind::Array { row_count, ids: ids.into_table() }, &blob)
-    }
-
-    fn place(&self, column: usize) -> String {
-        format!("column `{}`", self.schema.field(column).name())
     }
 
     fn message(&mut self, kind: MessageKind, body: &[u8]) -> Result<()> {
@@ -216,7 +203,7 @@ mod tests {
         ListArray, StringViewArray, StructArray, new_empty_array,
     };
     use arrow::buffer::{NullBuffer, OffsetBuffer};
-    use arrow::datatypes::{Field, TimeUnit, UnionFields, UnionMode};
+    use arrow::datatypes::{DataType, Field, TimeUnit, UnionFields, UnionMode};
 
     use super::*;
     use crate::ipc::IpcReader;

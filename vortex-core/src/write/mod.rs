@@ -55,8 +55,8 @@ mod intake;
 mod narrow_keys;
 mod options;
 mod output;
+mod own_bytes;
 mod pending;
-
 mod row_sizes;
 mod storable;
 mod summary;
@@ -72,11 +72,11 @@ use arrow::datatypes::SchemaRef;
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use tokio::runtime::Builder;
 
-pub(crate) use carry::carry;
-pub(crate) use intake::{Intake, MAX_ROW_BYTES};
+pub(crate) use intake::Intake;
 pub use options::WriteOptions;
+pub(crate) use own_bytes::MAX_ROW_BYTES;
 pub use storable::can_write;
-pub(crate) use storable::{carriers, check_batch, check_depth};
+pub(crate) use storable::check_depth;
 pub use summary::{ColumnSummary, WriteSummary};
 pub(crate) use waiting_rows::raw_bytes;
 pub use writer::FileWriter;

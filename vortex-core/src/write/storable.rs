@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use bytes::Bytes;
 
 use super::carry::carry;
-use super::intake::{check_lengths, check_rows};
+use super::own_bytes::{check_lengths, check_rows};
 use crate::array::restore::restore;
 use crate::dtype::stored::{carrier, plain_carrier, stored_schema};
 use crate::dtype::{DType, StructType};
@@ -91,7 +91,7 @@ pub(super) fn arrow_schema(schema: &Schema, dtype: &DType) -> Result<Option<Byte
 }
 
 /// The types in which columns are taken in, provided that all can be stored and read back.
-pub(crate) fn carriers(schema: &Schema, fields: &StructType) -> Result<Vec<DataType>> {
+pub(super) fn carriers(schema: &Schema, fields: &StructType) -> Result<Vec<DataType>> {
     let columns = schema.fields().iter().zip(fields.dtypes());
     let carriers = columns.map(|(field, dtype)| {
         check_readable(field.data_type(), dtype).at(|| format!("column `{}`", field.name()))
@@ -124,7 +124,7 @@ pub(super) fn check_names(fields: &StructType, within: &str) -> Result<()> {
 }
 
 /// Checks that rows have the schema of the file, and values that can be stored.
-pub(crate) fn check_batch(batch: &RecordBatch, schema: &Schema) -> Result<()> {
+pub(super) fn check_batch(batch: &RecordBatch, schema: &Schema) -> Result<()> {
     if batch.num_columns() != schema.fields().len() {
         return Err(Error::invalid(format!(
             "batch has {} columns, expected {}",

@@ -20,7 +20,7 @@ use hashbrown::HashSet;
 
 use super::carry::carry;
 use super::copies::{concatenated, copied};
-use super::intake::POSITION_BYTES;
+use super::own_bytes::POSITION_BYTES;
 use super::row_sizes::RowSizes;
 use crate::Result;
 use crate::array::bytes::let_go_if;

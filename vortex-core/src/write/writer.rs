@@ -3,11 +3,10 @@
 use std::ops::Range;
 
 use arrow::array::{Array as _, RecordBatch};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::carry::carry;
 use super::chunk::{Job, Turn, chunks};
 use super::columns::Columns;
 use super::container::Container;
@@ -17,12 +16,11 @@ use super::intake::Intake;
 use super::narrow_keys::NarrowKeys;
 use super::output::Output;
 use super::pending::{Cut, PendingRows};
-use super::storable::{arrow_schema, carriers, check_batch, check_depth, check_names};
+use super::storable::{arrow_schema, check_depth, check_names};
 use super::{DEFAULT_MIN_READER, WriteOptions, WriteSummary};
 use crate::compress::Compressor;
 use crate::dtype::DType;
 use crate::dtype::stored::{first_reader, stored_schema};
-use crate::error::ResultExt as _;
 use crate::file::ARROW_SCHEMA_KEY;
 use crate::io::{Sink, runtime};
 use crate::wire::dtype_tables;
@@ -46,11 +44,9 @@ const MAX_TABLES: usize = 1_000_000;
 /// files of them may differ in their bytes.
 #[derive(Debug)]
 pub struct FileWriter {
-    schema: SchemaRef,
+    intake: Intake,
     /// The schema as the file contains it, if it does and keys do not become wider.
     arrow_schema: Option<Bytes>,
-    /// The types in which the columns are taken in.
-    carriers: Vec<DataType>,
     dtype: DType,
     columns: Columns,
     options: WriteOptions,
@@ -94,7 +90,7 @@ impl FileWriter {
         check_depth(&dtype)?;
         check_names(&fields, "")?;
         let columns = Columns::new(&fields);
-        let carriers = carriers(&schema, &fields)?;
+        let intake = Intake::try_new(SchemaRef::clone(&schema), &fields)?;
         let arrow_schema = arrow_schema(&schema, &dtype)?;
         let compressor = Compressor::new(options.level, min_reader);
         let leaf_count = columns.leaves.len();
@@ -115,9 +111,8 @@ impl FileWriter {
             texts,
             max_dictionary_bytes,
             is_broken: false,
-            schema,
+            intake,
             arrow_schema,
-            carriers,
             dtype,
             columns,
             options,
@@ -128,7 +123,7 @@ impl FileWriter {
 
     /// The schema that batches must have.
     pub fn schema(&self) -> &SchemaRef {
-        &self.schema
+        self.intake.schema()
     }
 
     /// The oldest release that will read the file, as will all later ones; `None` if
@@ -199,21 +194,17 @@ impl FileWriter {
     /// file is lost, and later calls fail.
     pub async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         self.check_sound()?;
-        check_batch(batch, &self.schema)?;
+        let portions = self.intake.portions(batch)?;
         self.is_broken = true;
         self.narrow_keys.see(batch)?;
-        for batch in Intake::new(batch) {
-            let rows = batch.num_rows();
-            let columns = batch.columns().iter().zip(&self.carriers).enumerate().map(|(at, (column, to))| {
-                carry(column, to).at(|| format!("column `{}`", self.schema.field(at).name()))
-            });
-            let columns = columns.collect::<Result<Vec<_>>>()?;
+        for rows in portions {
+            let columns = self.intake.carry(&rows)?;
             // Runs and dictionaries are searched for nulls as a whole, even those of a few rows; these are neither.
             for (nulls, column) in self.null_counts.iter_mut().zip(&columns) {
                 *nulls += column.logical_null_count() as u64;
             }
             self.pending.push(self.columns.take_apart(&columns))?;
-            self.row_count += rows as u64;
+            self.row_count += rows.num_rows() as u64;
             let due = self.pending.cut_due(self.pending_limit())?;
             if !due.is_empty() {
                 self.start(due, false).await?;
@@ -313,8 +304,8 @@ impl FileWriter {
         let summaries = self.output.summaries(columns, self.null_counts.len());
         let statistics = self.output.statistics(columns, &summaries, &self.null_counts, min_reader);
         let mut metadata = self.options.metadata.clone();
-        let schema = self.narrow_keys.widened(&self.schema);
-        let arrow_schema = match schema == self.schema {
+        let schema = self.narrow_keys.widened(self.intake.schema());
+        let arrow_schema = match schema == *self.intake.schema() {
             true => self.arrow_schema.take(),
             false => arrow_schema(&schema, &self.dtype)?,
         };
@@ -407,7 +398,7 @@ fn new_text() -> oneshot::Receiver<Text> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::datatypes::{Field, Schema};
+    use arrow::datatypes::{DataType, Field, Schema};
 
     use super::*;
     use crate::io::MemorySink;
