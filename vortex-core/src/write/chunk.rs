@@ -6,7 +6,7 @@ use arrow::array::{Array as _, ArrayRef};
 use tokio::sync::oneshot;
 
 use super::ZONE_LEN;
-use super::dictionary::{Text, TextColumn};
+use super::dictionary::{ColumnContext, DictionaryState};
 use super::row_sizes::RowSizes;
 use super::waiting_rows::{join, joined_bytes};
 use crate::Result;
@@ -50,8 +50,8 @@ pub(super) struct Job {
 /// The turn of a job that encodes text: after the previous job, and before the next one.
 #[derive(Debug)]
 pub(super) struct Turn {
-    pub(super) before: oneshot::Receiver<Text>,
-    pub(super) next: oneshot::Sender<Text>,
+    pub(super) before: oneshot::Receiver<DictionaryState>,
+    pub(super) next: oneshot::Sender<DictionaryState>,
     /// Whether everything must be encoded, with nothing held back for later rows.
     pub(super) is_last: bool,
     /// Approximate limit of the bytes that a dictionary takes in memory.
@@ -107,28 +107,31 @@ impl Job {
     /// # Errors
     /// If they cannot be encoded.
     pub(super) async fn run(mut self, compressor: &Compressor) -> Result<Option<Encoded>> {
-        let Some(turn) = self.turn.take() else {
-            return self.encode(compressor, None).map(Some).at(|| format!("column `{}`", self.path));
+        let turn = self.turn.take();
+        let max_bytes = turn.as_ref().map_or(0, |turn| turn.max_dictionary_bytes);
+        let column = ColumnContext { dtype: &self.dtype, compressor, max_bytes };
+        let place = || format!("column `{}`", self.path);
+        let Some(turn) = turn else {
+            return self.encode(column, &mut DictionaryState::Apart, true).map(Some).at(place);
         };
-        let Ok(mut text) = turn.before.await else { return Ok(None) };
+        let Ok(mut state) = turn.before.await else { return Ok(None) };
         // After the last job, there is no receiver.
-        let pass_on = |text| drop(turn.next.send(text));
-        if matches!(text, Text::Apart) {
+        let pass_on = |state| drop(turn.next.send(state));
+        if matches!(state, DictionaryState::Apart) {
             // Later rows do not depend on this job.
-            pass_on(Text::Apart);
-            return self.encode(compressor, None).map(Some).at(|| format!("column `{}`", self.path));
+            pass_on(DictionaryState::Apart);
+            return self.encode(column, &mut state, turn.is_last).map(Some).at(place);
         }
-        let column = TextColumn { dtype: &self.dtype, compressor, max_bytes: turn.max_dictionary_bytes };
-        let encoded = self.encode(compressor, Some((&mut text, column, turn.is_last)));
-        let encoded = encoded.at(|| format!("column `{}`", self.path))?;
-        pass_on(text);
+        let encoded = self.encode(column, &mut state, turn.is_last).at(place)?;
+        pass_on(state);
         Ok(Some(encoded))
     }
 
     fn encode(
         &self,
-        compressor: &Compressor,
-        text: Option<(&mut Text, TextColumn<'_>, bool)>,
+        column: ColumnContext<'_>,
+        state: &mut DictionaryState,
+        is_last: bool,
     ) -> Result<Encoded> {
         let chunks = self.chunks.iter().map(|rows| join(&self.pieces, rows.start, rows.len()));
         let chunks = chunks.collect::<Result<Vec<_>>>()?;
@@ -140,25 +143,14 @@ impl Job {
                 offset = (offset + chunk.len()) % ZONE_LEN;
             }
         }
-        let (parts, held_bytes) = match text {
-            Some((text, column, is_last)) => {
-                let parts = text.encode(column, &chunks, self.first_row, is_last)?;
-                (parts, text.held_bytes())
-            }
-            None => {
-                let encode = |chunk: &ArrayRef| {
-                    Ok(ColumnPart::Chunk(compressor.compress(chunk, &self.dtype)?, chunk.len()))
-                };
-                (chunks.iter().map(encode).collect::<Result<_>>()?, 0)
-            }
-        };
+        let parts = state.encode(column, &chunks, self.first_row, is_last)?;
         Ok(Encoded {
             leaf: self.leaf,
             sizes: self.sizes,
             encoded_bytes: parts.iter().map(ColumnPart::memory_size).sum::<usize>()
                 + zones.len() * size_of::<Summary>(),
             parts,
-            held_bytes,
+            held_bytes: state.held_bytes(),
             zones,
         })
     }

@@ -47,9 +47,9 @@ const EXTRA_BYTES: usize = 20;
 /// Rows per chunk of codes.
 const CODE_ROWS: usize = 64 << 10;
 
-/// How a text column is encoded, passed from one job to the next.
+/// How a column is encoded: for text, as the jobs before have left it.
 #[derive(Debug, Default)]
-pub(super) enum Text {
+pub(super) enum DictionaryState {
     /// No rows yet.
     #[default]
     New,
@@ -59,16 +59,16 @@ pub(super) enum Text {
     Apart,
 }
 
-/// Properties shared by all rows of a column.
+/// What encoding any rows of a column depends on.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct TextColumn<'a> {
+pub(super) struct ColumnContext<'a> {
     pub(super) dtype: &'a DType,
     pub(super) compressor: &'a Compressor,
     /// Approximate limit of the bytes that a dictionary takes in memory.
     pub(super) max_bytes: usize,
 }
 
-impl TextColumn<'_> {
+impl ColumnContext<'_> {
     fn may_contain_null(&self) -> bool {
         self.compressor.min_reader() >= since::NULL_IN_DICTIONARY
     }
@@ -78,7 +78,7 @@ impl TextColumn<'_> {
     }
 }
 
-impl Text {
+impl DictionaryState {
     /// Bytes held until later rows arrive.
     pub(super) fn held_bytes(&self) -> usize {
         match self {
@@ -94,7 +94,7 @@ impl Text {
     /// If rows cannot be encoded.
     pub(super) fn encode(
         &mut self,
-        column: TextColumn<'_>,
+        column: ColumnContext<'_>,
         chunks: &[ArrayRef],
         start: u64,
         last: bool,
@@ -131,7 +131,7 @@ impl Text {
 
     fn append(
         &mut self,
-        column: TextColumn<'_>,
+        column: ColumnContext<'_>,
         chunk: &ArrayRef,
         parts: &mut Vec<ColumnPart>,
     ) -> Result<()> {
@@ -190,7 +190,7 @@ impl Dictionary {
     }
 
     /// Whether the first rows of a column take fewer bytes with a dictionary than separately.
-    fn pays(column: TextColumn<'_>, chunks: &[ArrayRef], first: &ArrayRef, last: bool) -> Result<bool> {
+    fn pays(column: ColumnContext<'_>, chunks: &[ArrayRef], first: &ArrayRef, last: bool) -> Result<bool> {
         let mut tried = Self { codes_ptype: Some(PType::U16), ..Self::default() };
         let mut parts = Vec::new();
         for chunk in chunks {
@@ -233,7 +233,7 @@ impl Dictionary {
     /// Codes rows until the dictionary is full; returns how many were coded.
     fn push(
         &mut self,
-        column: TextColumn<'_>,
+        column: ColumnContext<'_>,
         views: &BinaryViewArray,
         parts: &mut Vec<ColumnPart>,
     ) -> Result<usize> {
@@ -257,7 +257,7 @@ impl Dictionary {
     }
 
     /// The code of a value, which may be new; `None` if there is no room for another value, or no dictionary may have it.
-    fn code(&mut self, text: Option<&[u8]>, column: TextColumn<'_>) -> Option<u16> {
+    fn code(&mut self, text: Option<&[u8]>, column: ColumnContext<'_>) -> Option<u16> {
         let max_bytes = column.max_bytes;
         let Some(text) = text else {
             if self.null.is_none() {
@@ -291,7 +291,7 @@ impl Dictionary {
     }
 
     /// Encodes the codes that have not been encoded yet.
-    fn encode_codes(&mut self, column: TextColumn<'_>, parts: &mut Vec<ColumnPart>) -> Result<()> {
+    fn encode_codes(&mut self, column: ColumnContext<'_>, parts: &mut Vec<ColumnPart>) -> Result<()> {
         let narrow = || if self.ends.len() <= SURELY_NARROW { PType::U8 } else { PType::U16 };
         let ptype = *self.codes_ptype.get_or_insert_with(narrow);
         let codes = take(&mut self.codes);
@@ -309,7 +309,7 @@ impl Dictionary {
     }
 
     /// Encodes the remaining codes, and the values.
-    fn close(mut self, column: TextColumn<'_>, parts: &mut Vec<ColumnPart>) -> Result<()> {
+    fn close(mut self, column: ColumnContext<'_>, parts: &mut Vec<ColumnPart>) -> Result<()> {
         if self.rows == 0 {
             return Ok(());
         }
@@ -391,11 +391,16 @@ mod tests {
         parts.iter().map(tell).collect()
     }
 
-    fn encode(text: &mut Text, chunks: &[ArrayRef], start: u64, last: bool) -> Vec<(&'static str, usize)> {
+    fn encode(
+        state: &mut DictionaryState,
+        chunks: &[ArrayRef],
+        start: u64,
+        last: bool,
+    ) -> Vec<(&'static str, usize)> {
         let compressor = Compressor::new(Level::Default, Release::NEWEST);
         let dtype = DType::Utf8(true);
-        let column = TextColumn { dtype: &dtype, compressor: &compressor, max_bytes: 64 << 10 };
-        told(&text.encode(column, chunks, start, last).unwrap())
+        let column = ColumnContext { dtype: &dtype, compressor: &compressor, max_bytes: 64 << 10 };
+        told(&state.encode(column, chunks, start, last).unwrap())
     }
 
     fn text(value: usize) -> String {
@@ -422,7 +427,7 @@ mod tests {
             Arc::new(StringArray::from(vec![Some("b"), None, Some("a"), Some(""), Some("b")]));
         let compressor = Compressor::new(Level::Default, Release::NEWEST);
         let dtype = DType::Utf8(true);
-        let column = TextColumn { dtype: &dtype, compressor: &compressor, max_bytes: 100 };
+        let column = ColumnContext { dtype: &dtype, compressor: &compressor, max_bytes: 100 };
         let mut dictionary = Dictionary::default();
         dictionary.push(column, &binary_views(&chunk).unwrap(), &mut Vec::new()).unwrap();
         assert_eq!(dictionary.codes, [0, 1, 2, 3, 0]);
@@ -436,11 +441,11 @@ mod tests {
         let parts = |nulls: bool, reader: Release| {
             let compressor = Compressor::new(Level::Default, reader);
             let dtype = DType::Utf8(true);
-            let column = TextColumn { dtype: &dtype, compressor: &compressor, max_bytes: 64 << 10 };
+            let column = ColumnContext { dtype: &dtype, compressor: &compressor, max_bytes: 64 << 10 };
             let rows =
                 (0..20_000).map(|row| Some(text(row * 7919 % 100)).filter(|_| !nulls || row != 15_000));
             let rows: ArrayRef = Arc::new(StringArray::from_iter(rows));
-            told(&Text::New.encode(column, &[mixed(20_000, 100), rows], 0, true).unwrap())
+            told(&DictionaryState::New.encode(column, &[mixed(20_000, 100), rows], 0, true).unwrap())
         };
         assert_eq!(parts(true, since::NULL_IN_DICTIONARY), [("codes", 40_000), ("values by a byte", 101)]);
         assert_eq!(parts(false, before), [("codes", 40_000), ("values by a byte", 100)]);
@@ -449,44 +454,44 @@ mod tests {
         let rows = [mixed(20_000, 100), Arc::new(StringArray::from(vec![None::<&str>; 9])) as ArrayRef];
         let compressor = Compressor::new(Level::Default, before);
         let dtype = DType::Utf8(true);
-        let column = TextColumn { dtype: &dtype, compressor: &compressor, max_bytes: 64 << 10 };
-        let mut text = Text::New;
-        assert_eq!(told(&text.encode(column, &rows[..1], 0, false).unwrap()), []);
-        let later = told(&text.encode(column, &rows[1..], 20_000, true).unwrap());
+        let column = ColumnContext { dtype: &dtype, compressor: &compressor, max_bytes: 64 << 10 };
+        let mut state = DictionaryState::New;
+        assert_eq!(told(&state.encode(column, &rows[..1], 0, false).unwrap()), []);
+        let later = told(&state.encode(column, &rows[1..], 20_000, true).unwrap());
         assert_eq!(later, [("codes", 20_000), ("values by a byte", 100), ("chunk", 9)]);
     }
 
     #[test]
     fn jobs_share_a_dictionary_until_the_last() {
-        let mut text = Text::New;
+        let mut state = DictionaryState::New;
         let rows = mixed(50_000, 300);
-        assert_eq!(encode(&mut text, &[Arc::clone(&rows)], 0, false), []);
-        assert_eq!(encode(&mut text, &[Arc::clone(&rows)], 50_000, false), [("codes", CODE_ROWS)]);
+        assert_eq!(encode(&mut state, &[Arc::clone(&rows)], 0, false), []);
+        assert_eq!(encode(&mut state, &[Arc::clone(&rows)], 50_000, false), [("codes", CODE_ROWS)]);
         let rest = [("codes", CODE_ROWS), ("codes", 150_000 - 2 * CODE_ROWS), ("values", 300)];
-        assert_eq!(encode(&mut text, &[rows], 100_000, true), rest);
-        assert_eq!(encode(&mut text, &[], 150_000, true), []);
+        assert_eq!(encode(&mut state, &[rows], 100_000, true), rest);
+        assert_eq!(encode(&mut state, &[], 150_000, true), []);
     }
 
     #[test]
     fn few_values_have_codes_of_a_byte_until_there_are_too_many() {
-        let mut text = Text::New;
-        let first = encode(&mut text, &[mixed(CODE_ROWS, 100)], 0, false);
+        let mut state = DictionaryState::New;
+        let first = encode(&mut state, &[mixed(CODE_ROWS, 100)], 0, false);
         assert_eq!(first, [("codes", CODE_ROWS)]);
-        let second = encode(&mut text, &[in_turn(CODE_ROWS, 1000)], CODE_ROWS as u64, true);
+        let second = encode(&mut state, &[in_turn(CODE_ROWS, 1000)], CODE_ROWS as u64, true);
         let all = [("codes", 256), ("values by a byte", 256), ("codes", CODE_ROWS - 256), ("values", 1000)];
         assert_eq!(second, all);
     }
 
     #[test]
     fn text_that_stops_repeating_goes_on_by_itself() {
-        let mut text = Text::New;
-        assert_eq!(encode(&mut text, &[mixed(20_000, 100)], 0, false), []);
+        let mut state = DictionaryState::New;
+        assert_eq!(encode(&mut state, &[mixed(20_000, 100)], 0, false), []);
         // 64 KiB hold 3,277 values of 12 bytes and their overhead.
-        let parts = encode(&mut text, &[in_turn(50_000, 50_000)], 20_000, false);
+        let parts = encode(&mut state, &[in_turn(50_000, 50_000)], 20_000, false);
         assert_eq!(parts[..2], [("codes", 23_277), ("values", 3277)], "which repeat enough");
         assert_eq!(parts[2..], [("codes", 3277), ("values", 3277), ("chunk", 50_000 - 2 * 3277)]);
-        assert!(matches!(text, Text::Apart));
-        assert_eq!(encode(&mut text, &[in_turn(10, 1)], 70_000, true), [("chunk", 10)]);
+        assert!(matches!(state, DictionaryState::Apart));
+        assert_eq!(encode(&mut state, &[in_turn(10, 1)], 70_000, true), [("chunk", 10)]);
     }
 
     /// Chunks of rows that all have the same value.
@@ -498,26 +503,26 @@ mod tests {
     fn one_long_value_is_shared_rather_than_repeated_in_each_chunk() {
         let mut next = crate::kernels::random(3);
         let long: String = (0..2000).map(|_| format!("{:016x}", next())).collect();
-        let mut text = Text::New;
-        assert_eq!(encode(&mut text, &alike(&long), 0, false), []);
-        assert_eq!(encode(&mut text, &alike(&long), 300, true), [("codes", 600), ("values by a byte", 1)]);
+        let mut state = DictionaryState::New;
+        assert_eq!(encode(&mut state, &alike(&long), 0, false), []);
+        assert_eq!(encode(&mut state, &alike(&long), 300, true), [("codes", 600), ("values by a byte", 1)]);
         for other in ["a short value".to_owned(), long.repeat(3)] {
-            let mut text = Text::New;
+            let mut state = DictionaryState::New;
             assert_eq!(
-                encode(&mut text, &alike(&other), 0, true),
+                encode(&mut state, &alike(&other), 0, true),
                 [("chunk", 100); 3],
                 "short, or too long to be held"
             );
-            assert!(matches!(text, Text::New));
+            assert!(matches!(state, DictionaryState::New));
         }
     }
 
     #[test]
     fn text_that_hardly_repeats_and_one_chunk_alone_have_no_dictionary() {
-        let mut text = Text::New;
-        assert_eq!(encode(&mut text, &[in_turn(9000, 8000)], 0, false), [("chunk", 9000)]);
-        let mut text = Text::New;
-        assert_eq!(encode(&mut text, &[in_turn(9000, 30)], 0, true), [("chunk", 9000)]);
-        assert!(matches!(text, Text::New), "more may follow");
+        let mut state = DictionaryState::New;
+        assert_eq!(encode(&mut state, &[in_turn(9000, 8000)], 0, false), [("chunk", 9000)]);
+        let mut state = DictionaryState::New;
+        assert_eq!(encode(&mut state, &[in_turn(9000, 30)], 0, true), [("chunk", 9000)]);
+        assert!(matches!(state, DictionaryState::New), "more may follow");
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::chunk::{Job, Turn, chunks};
 use super::columns::Columns;
 use super::container::Container;
-use super::dictionary::{Text, may_share_dictionary};
+use super::dictionary::{DictionaryState, may_share_dictionary};
 use super::encoder::Encoder;
 use super::intake::Intake;
 use super::narrow_keys::NarrowKeys;
@@ -63,7 +63,7 @@ pub struct FileWriter {
     null_counts: Vec<u64>,
     row_count: u64,
     /// For each text column, the channel on which the job before its next rows reports how to continue.
-    texts: Vec<Option<oneshot::Receiver<Text>>>,
+    texts: Vec<Option<oneshot::Receiver<DictionaryState>>>,
     max_dictionary_bytes: usize,
     /// Whether a call failed, or its future was dropped before completion.
     is_broken: bool,
@@ -387,10 +387,10 @@ impl FileWriter {
 }
 
 /// The initial state of a text column.
-fn new_text() -> oneshot::Receiver<Text> {
+fn new_text() -> oneshot::Receiver<DictionaryState> {
     let (next, text) = oneshot::channel();
     // Sending cannot fail: the receiver still exists.
-    let _ = next.send(Text::New);
+    let _ = next.send(DictionaryState::New);
     text
 }
 
