@@ -96,9 +96,9 @@ impl Measures {
         self.min || self.max
     }
 
-    /// Whether rows matter only if they change an extreme.
-    pub(crate) fn is_of_extremes(self) -> bool {
-        !self.counts && !self.sum
+    /// Whether each row adds to what is wanted. Otherwise, rows matter only if they change an extreme.
+    pub(crate) fn adds_up(self) -> bool {
+        self.counts || self.sum
     }
 }
 

@@ -8,18 +8,18 @@
 //! and the postscript contains the positions of the rest. Opening reads the tail once, and a second time
 //! only if the description does not fit into it; more often only if its parts lie far apart.
 
+mod described;
 mod description;
 mod footer;
 mod inspect;
 mod open;
-mod read_description;
 mod zone_maps;
 
+pub(crate) use described::Described;
 pub(crate) use footer::{ARROW_SCHEMA_KEY, MAX_SCHEMA_BYTES, VERSION_KEY};
 pub use footer::{Footer, UserMetadata};
 pub use inspect::{Examination, Part, examine};
 pub use open::{OpenOptions, VortexFile};
-pub(crate) use read_description::Described;
 
 pub use crate::segments::{Segment, SegmentCompression, SegmentId};
 

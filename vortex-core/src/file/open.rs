@@ -9,9 +9,9 @@ use bytes::Bytes;
 use object_store::ObjectStore;
 use tokio::runtime::Builder;
 
+use super::described::Described;
 use super::description::LONGEST_END;
 use super::footer::Footer;
-use super::read_description::Described;
 use crate::Registry;
 use crate::dtype::DType;
 use crate::error::ResultExt as _;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use arrow::buffer::BooleanBuffer;
 
-use super::{RowBlocks, Verdict};
+use super::{Outcomes, RowBlocks};
 use crate::Result;
 use crate::dtype::DType;
 use crate::expr::{CompareOp, InList, Like, Predicate};
@@ -44,10 +44,10 @@ const NEVER: Outcome = Outcome { may: false, all: false };
 const VACUOUS: Outcome = Outcome { may: false, all: true };
 
 /// Evaluates a predicate per zone. Zones with none of `rows` are not looked at: of no row, anything holds.
-pub(super) fn verdict(predicate: &Predicate, map: &ZoneMap, rows: &RowRanges) -> Result<Verdict> {
+pub(super) fn outcomes(predicate: &Predicate, map: &ZoneMap, rows: &RowRanges) -> Result<Outcomes> {
     // A predicate that does not fit the column fails when it is evaluated, not here.
     if predicate.check(&map.dtype).is_err() {
-        return Ok(Verdict::unknown(map.zone_count));
+        return Ok(Outcomes::unknown(map.zone_count));
     }
     let mut outcomes = vec![VACUOUS; map.zone_count];
     let dtype = map.bound_dtype();
@@ -56,7 +56,7 @@ pub(super) fn verdict(predicate: &Predicate, map: &ZoneMap, rows: &RowRanges) ->
     }
     let (may, all): (Vec<bool>, Vec<bool>) =
         outcomes.iter().map(|outcome| (outcome.may, outcome.all)).unzip();
-    Ok(Verdict { may: BooleanBuffer::from(may), all: BooleanBuffer::from(all) })
+    Ok(Outcomes { may: BooleanBuffer::from(may), all: BooleanBuffer::from(all) })
 }
 
 /// Whether a zone may hold a value that matches a predicate which fits the column.
@@ -203,12 +203,8 @@ mod tests {
     fn comparisons_follow_the_bounds() {
         let map = ints();
         let check = |op, value, may: [bool; 4], all: [bool; 4]| {
-            let verdict = verdict(&Predicate::Compare(op, int(value)), &map, &all_rows()).unwrap();
-            assert_eq!(
-                (bits(&verdict.may), bits(&verdict.all)),
-                (may.to_vec(), all.to_vec()),
-                "{op} {value}"
-            );
+            let found = outcomes(&Predicate::Compare(op, int(value)), &map, &all_rows()).unwrap();
+            assert_eq!((bits(&found.may), bits(&found.all)), (may.to_vec(), all.to_vec()), "{op} {value}");
         };
         let no = [false; 4];
         check(CompareOp::Eq, 5, [true, false, true, false], [false, false, true, false]);
@@ -223,17 +219,17 @@ mod tests {
     fn of_zones_without_rows_of_interest_anything_holds() {
         let never = Predicate::Compare(CompareOp::Gt, int(100));
         let rows = RowRanges::new([8..15, 17..18]);
-        let found = verdict(&never, &ints(), &rows).unwrap();
+        let found = outcomes(&never, &ints(), &rows).unwrap();
         assert_eq!((bits(&found.may), bits(&found.all)), (vec![false; 4], vec![false, false, true, true]));
         let always = Predicate::Compare(CompareOp::Lt, int(100));
-        let found = verdict(&always, &ints(), &rows).unwrap();
+        let found = outcomes(&always, &ints(), &rows).unwrap();
         assert_eq!(bits(&found.may), [true, true, false, false]);
         assert_eq!(bits(&found.all), [true, false, true, true], "there are nulls");
     }
 
     #[test]
     fn null_counts_answer_null_tests() {
-        let nulls = verdict(&Predicate::IsNull, &ints(), &all_rows()).unwrap();
+        let nulls = outcomes(&Predicate::IsNull, &ints(), &all_rows()).unwrap();
         assert_eq!(
             (bits(&nulls.may), bits(&nulls.all)),
             (vec![false, true, false, true], vec![false, false, false, true])
@@ -255,9 +251,9 @@ mod tests {
             is_exact: true,
         };
         let float = |v| Scalar::try_new(DType::Primitive(PType::F64, false), Value::F64(v)).unwrap();
-        let above = verdict(&Predicate::Compare(CompareOp::Gt, float(5.0)), &map, &all_rows()).unwrap();
+        let above = outcomes(&Predicate::Compare(CompareOp::Gt, float(5.0)), &map, &all_rows()).unwrap();
         assert_eq!(bits(&above.may), [false, true, false]);
-        let minus_zero = verdict(&Predicate::Compare(CompareOp::Lt, float(0.0)), &map, &all_rows()).unwrap();
+        let minus_zero = outcomes(&Predicate::Compare(CompareOp::Lt, float(0.0)), &map, &all_rows()).unwrap();
         assert_eq!(bits(&minus_zero.may), [false, true, true], "the zone of zeros may hold -0.0");
     }
 
@@ -271,7 +267,7 @@ mod tests {
         };
         let like = Like::new("ba%");
         assert_eq!(
-            bits(&verdict(&Predicate::Like(like), &map, &all_rows()).unwrap().may),
+            bits(&outcomes(&Predicate::Like(like), &map, &all_rows()).unwrap().may),
             [false, true, true, false]
         );
     }
@@ -282,15 +278,15 @@ mod tests {
             Predicate::In(Arc::new(InList::new(values.iter().map(|v| int(*v))).with_negated(negated)))
         };
         assert_eq!(
-            bits(&verdict(&list(&[5, 100], false), &ints(), &all_rows()).unwrap().may),
+            bits(&outcomes(&list(&[5, 100], false), &ints(), &all_rows()).unwrap().may),
             [true, false, true, false]
         );
         assert_eq!(
-            bits(&verdict(&list(&[5, 100], true), &ints(), &all_rows()).unwrap().may),
+            bits(&outcomes(&list(&[5, 100], true), &ints(), &all_rows()).unwrap().may),
             [true, true, false, false]
         );
         for negated in [false, true] {
-            let empty = verdict(&list(&[], negated), &ints(), &all_rows()).unwrap();
+            let empty = outcomes(&list(&[], negated), &ints(), &all_rows()).unwrap();
             assert_eq!(bits(&empty.may), [negated; 4], "even nulls are not in an empty list");
             assert_eq!(bits(&empty.all), [negated; 4]);
         }

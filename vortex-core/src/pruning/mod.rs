@@ -5,8 +5,8 @@
 //! never drops one that passes.
 
 mod bounds;
-mod judged;
 mod share;
+mod verdict;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 use arrow::array::BooleanBufferBuilder;
 use arrow::buffer::BooleanBuffer;
 pub(crate) use bounds::may_hold;
-pub(crate) use judged::Judged;
 pub(crate) use share::{Span, expected_share};
+pub(crate) use verdict::Verdict;
 
 use crate::Result;
 use crate::expr::{Expr, FieldPath, Predicate};
@@ -87,14 +87,14 @@ impl RowBlocks {
 
 /// What statistics tell about a filter, one bit per block.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Verdict {
+pub(crate) struct Outcomes {
     /// Whether some row may match.
     pub(crate) may: BooleanBuffer,
     /// Whether every row matches.
     pub(crate) all: BooleanBuffer,
 }
 
-impl Verdict {
+impl Outcomes {
     fn unknown(len: usize) -> Self {
         Self { may: BooleanBuffer::new_set(len), all: BooleanBuffer::new_unset(len) }
     }
@@ -117,34 +117,34 @@ impl Verdict {
 pub(crate) type ZoneMapLookup<'a> = dyn Fn(&FieldPath) -> Option<Arc<ZoneMap>> + 'a;
 
 /// Evaluates a filter on statistics, one outcome per block. Blocks with none of `rows` may have any.
-fn evaluate(expr: &Expr, blocks: RowBlocks, rows: &RowRanges, zones: &ZoneMapLookup<'_>) -> Result<Verdict> {
+fn evaluate(expr: &Expr, blocks: RowBlocks, rows: &RowRanges, zones: &ZoneMapLookup<'_>) -> Result<Outcomes> {
     let len = blocks.count();
     Ok(match expr {
-        Expr::Literal(Some(true)) => Verdict::constant(true, len),
-        Expr::Literal(_) => Verdict::constant(false, len),
+        Expr::Literal(Some(true)) => Outcomes::constant(true, len),
+        Expr::Literal(_) => Outcomes::constant(false, len),
         Expr::Field(path, predicate) => match zones(path) {
-            Some(map) => spread(&bounds::verdict(predicate, &map, rows)?, &map, blocks),
-            None => Verdict::unknown(len),
+            Some(map) => spread(&bounds::outcomes(predicate, &map, rows)?, &map, blocks),
+            None => Outcomes::unknown(len),
         },
-        Expr::And(parts) => parts.iter().try_fold(Verdict::constant(true, len), |all, part| {
+        Expr::And(parts) => parts.iter().try_fold(Outcomes::constant(true, len), |all, part| {
             evaluate(part, blocks, rows, zones).map(|part| all.and(&part))
         })?,
-        Expr::Or(parts) => parts.iter().try_fold(Verdict::constant(false, len), |any, part| {
+        Expr::Or(parts) => parts.iter().try_fold(Outcomes::constant(false, len), |any, part| {
             evaluate(part, blocks, rows, zones).map(|part| any.or(&part))
         })?,
         Expr::Not(inner) => match negate(inner) {
             Some(negated) => evaluate(&negated, blocks, rows, zones)?,
-            None => Verdict::unknown(len),
+            None => Outcomes::unknown(len),
         },
-        Expr::InTurn(_) | Expr::Rows(_) => Verdict::unknown(len),
+        Expr::InTurn(_) | Expr::Rows(_) => Outcomes::unknown(len),
         // Its current expression holds for all rows that are still relevant, but may be false for rows
         // that are not. So it can rule out rows, but never makes evaluation unnecessary.
         Expr::Dynamic(filter) => match filter.current() {
             Some(current) => {
                 let may = evaluate(&current, blocks, rows, zones)?.may;
-                Verdict { may, all: BooleanBuffer::new_unset(len) }
+                Outcomes { may, all: BooleanBuffer::new_unset(len) }
             }
-            None => Verdict::unknown(len),
+            None => Outcomes::unknown(len),
         },
     })
 }
@@ -175,8 +175,8 @@ fn negate(expr: &Expr) -> Option<Expr> {
     })
 }
 
-/// Converts a verdict per zone to one per block.
-fn spread(zone: &Verdict, map: &ZoneMap, blocks: RowBlocks) -> Verdict {
+/// Converts outcomes per zone to outcomes per block.
+fn spread(zone: &Outcomes, map: &ZoneMap, blocks: RowBlocks) -> Outcomes {
     let len = blocks.count();
     if map.zone_len == blocks.block_len && map.zone_count == len {
         return zone.clone();
@@ -186,7 +186,7 @@ fn spread(zone: &Verdict, map: &ZoneMap, blocks: RowBlocks) -> Verdict {
         let zones = grid.overlapping(&blocks.rows(block));
         zones.start.min(map.zone_count)..zones.end.min(map.zone_count)
     };
-    Verdict {
+    Outcomes {
         may: (0..len).map(|block| zones_of(block).any(|at| zone.may.value(at))).collect(),
         all: (0..len).map(|block| zones_of(block).all(|at| zone.all.value(at))).collect(),
     }

@@ -10,7 +10,7 @@ use super::filter::Payoffs;
 use super::lease_request::{LeaseRequest, SplitNeeds};
 use super::plan::Plan;
 use super::recent::Recent;
-use super::task::{FilteredSplit, SplitTask};
+use super::split::{FilteredSplit, SplitTask};
 use super::zone_maps::ZoneMaps;
 use crate::Result;
 use crate::io::Urgency;

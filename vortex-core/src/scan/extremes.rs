@@ -47,7 +47,7 @@ impl Extremes {
 
     /// What would change what is wanted of a column of type `dtype`.
     pub(super) fn changes(&self, dtype: &DType, measures: Measures) -> Changes {
-        if !measures.is_of_extremes() {
+        if measures.adds_up() {
             return Changes::Any;
         }
         let found = self.0.lock().clone();
@@ -98,7 +98,7 @@ pub(super) fn leading_splits(plan: &Plan, zone_maps: &ZoneMaps) -> Vec<u64> {
     let rows = zone_maps.possible(plan, plan.rows.bounds().start);
     let (mut starts, mut known) = (Vec::new(), HashSet::new());
     for (column, measures) in plan.wanted_columns() {
-        let Some(map) = zone_maps.of_field(plan, column).filter(|_| measures.is_of_extremes()) else {
+        let Some(map) = zone_maps.of_field(plan, column).filter(|_| !measures.adds_up()) else {
             continue;
         };
         let blocks = RowBlocks::of_zones(map);

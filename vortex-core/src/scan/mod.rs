@@ -8,7 +8,6 @@
 
 mod admission;
 mod aggregate;
-mod at_work;
 mod best_first;
 mod best_rows;
 mod column;
@@ -29,8 +28,9 @@ mod reader;
 mod ready;
 mod recent;
 mod schema;
+mod split;
 mod stream;
-mod task;
+mod tasks;
 mod zone_maps;
 
 use std::ops::Range;

@@ -7,7 +7,7 @@ use super::best_first::{BestFirst, Place};
 use super::lease_request::LeaseRequest;
 use super::plan::Plan;
 use super::recent::Recent;
-use super::task::FilteredSplit;
+use super::split::FilteredSplit;
 use super::zone_maps::ZoneMaps;
 use crate::Result;
 use crate::segments::SegmentId;

@@ -22,13 +22,13 @@ use futures::stream::{BoxStream, try_unfold};
 use futures::{Stream, StreamExt as _, TryFutureExt as _};
 
 use super::admission::Admission;
-use super::at_work::AtWork;
 use super::gather;
 use super::plan::Plan;
 use super::queue::SplitQueue;
 use super::ready::Ready;
 use super::recent::Recent;
-use super::task::{DecodedSplit, FilteredSplit, Rows};
+use super::split::{DecodedSplit, FilteredSplit, Rows};
+use super::tasks::Tasks;
 use super::zone_maps::ZoneMaps;
 use crate::io::runtime;
 use crate::{Error, Result};
@@ -95,11 +95,11 @@ impl std::fmt::Debug for BatchStream {
 struct Scan {
     plan: Arc<Plan>,
     admission: Admission,
-    filtering: AtWork<FilteredSplit>,
+    filtering: Tasks<FilteredSplit>,
     filtered: SplitQueue,
     /// Whether no split is decoded until all admitted splits are filtered.
     filters_first: bool,
-    decoding: AtWork<DecodedSplit>,
+    decoding: Tasks<DecodedSplit>,
     /// Splits that may be decoded at once; raised with each completed split, up to `most_decoding`.
     allowed_decoding: usize,
     most_decoding: usize,
@@ -138,10 +138,10 @@ impl Scan {
         let decoding = (MAX_DECODING_BYTES / plan.split_bytes.max(1)).clamp(2, MAX_DECODING as u64) as usize;
         Ok(Self {
             admission,
-            filtering: AtWork::new(plan.ordered),
+            filtering: Tasks::new(plan.ordered),
             filtered: SplitQueue::new(&plan),
             filters_first,
-            decoding: AtWork::new(plan.ordered),
+            decoding: Tasks::new(plan.ordered),
             allowed_decoding: if plan.best_first.is_some() { 1 } else { decoding },
             most_decoding: decoding,
             ready: Ready::new(&plan),
@@ -241,8 +241,8 @@ impl Scan {
         self.ready.clear();
         self.recent.clear();
         self.filtered.clear();
-        self.filtering = AtWork::new(false);
-        self.decoding = AtWork::new(false);
+        self.filtering = Tasks::new(false);
+        self.decoding = Tasks::new(false);
     }
 
     fn keep_filtered(&mut self, split: FilteredSplit) {

@@ -15,7 +15,7 @@ use crate::io::{Urgency, runtime};
 use crate::layout::{SegmentSet, ZoneMap, Zones};
 use crate::limits::Work;
 use crate::mask::Mask;
-use crate::pruning::{self, Judged, RowBlocks, Span};
+use crate::pruning::{self, RowBlocks, Span, Verdict};
 use crate::row_ranges::RowRanges;
 use crate::{Error, Result, VortexFile};
 
@@ -57,9 +57,9 @@ impl VortexFile {
 pub(super) struct ZoneMaps {
     maps: HashMap<FieldPath, Arc<ZoneMap>>,
     /// The verdict on each conjunct, if anything is known.
-    verdicts: Vec<Option<Judged>>,
+    verdicts: Vec<Option<Verdict>>,
     /// The verdicts before any filter tightened, if one has.
-    first_verdicts: Option<Vec<Option<Judged>>>,
+    first_verdicts: Option<Vec<Option<Verdict>>>,
     /// Generation of the dynamic filters when they were last checked.
     generation: Option<u64>,
     /// Zone map of the column whose best rows are read first.
@@ -94,7 +94,7 @@ impl ZoneMaps {
     async fn load(&mut self, plan: &Plan) -> Result<()> {
         let best_first = plan.best_first.as_ref().map(|order| &order.column);
         let bounded = plan.wanted_columns().filter(|(column, measures)| {
-            measures.is_of_extremes() && column.zones().is_some_and(|zones| zones.has_bounds())
+            !measures.adds_up() && column.zones().is_some_and(|zones| zones.has_bounds())
         });
         let bounded = bounded.map(|(column, _)| column).filter(|_| plan.has_several_splits());
         self.load_columns(plan, plan.filter_columns.values().chain(best_first).chain(bounded)).await?;
@@ -133,7 +133,8 @@ impl ZoneMaps {
     /// Whether zones may answer splits: there are several, and in some blocks, as far as single conjuncts tell, all
     /// rows pass the filter, as in all of them without a filter.
     fn may_answer(&self, plan: &Plan) -> bool {
-        let some_match = |verdict: &Option<Judged>| verdict.as_ref().is_some_and(Judged::has_certain_blocks);
+        let some_match =
+            |verdict: &Option<Verdict>| verdict.as_ref().is_some_and(Verdict::has_certain_blocks);
         plan.has_several_splits() && self.verdicts.iter().all(some_match)
     }
 
@@ -160,7 +161,7 @@ impl ZoneMaps {
 
     /// What is known about a filter without reading rows; `None` if nothing. Of blocks with none of `rows`, anything
     /// may be said.
-    fn judge(&self, expr: &Expr, plan: &Plan, rows: &RowRanges) -> Result<Option<Judged>> {
+    fn judge(&self, expr: &Expr, plan: &Plan, rows: &RowRanges) -> Result<Option<Verdict>> {
         let mut columns = expr.columns();
         columns.extend(super::conjunct::dynamic_columns(expr));
         let block_len = columns.iter().filter_map(|path| Some(self.maps.get(path)?.zone_len)).min();
@@ -169,11 +170,11 @@ impl ZoneMaps {
             return self.judge_file(expr, plan, rows);
         };
         let blocks = RowBlocks { row_count, block_len };
-        Judged::by_zones(expr, blocks, rows, &|path| self.maps.get(path).cloned()).map(Some)
+        Verdict::by_zones(expr, blocks, rows, &|path| self.maps.get(path).cloned()).map(Some)
     }
 
     /// Without zones, treats the statistics of the file as a single zone.
-    fn judge_file(&self, expr: &Expr, plan: &Plan, rows: &RowRanges) -> Result<Option<Judged>> {
+    fn judge_file(&self, expr: &Expr, plan: &Plan, rows: &RowRanges) -> Result<Option<Verdict>> {
         let footer = plan.file.footer();
         let row_count = footer.row_count();
         let (Some(stats), Some(fields)) = (footer.statistics(), footer.dtype().as_columns()) else {
@@ -188,12 +189,12 @@ impl ZoneMaps {
             ZoneMap::of_file(&stats[at], &fields.dtypes()[at], row_count).ok().map(Arc::new)
         };
         let blocks = RowBlocks { row_count, block_len: row_count };
-        Judged::by_zones(expr, blocks, rows, &map_of).map(Some)
+        Verdict::by_zones(expr, blocks, rows, &map_of).map(Some)
     }
 
     /// Numbers of pruned zones and of zones that match as a whole, over all conjuncts of the filter.
     fn count(&self, plan: &Plan) -> (u64, u64) {
-        let counts = self.verdicts.iter().flatten().map(|judged| judged.count(&plan.rows));
+        let counts = self.verdicts.iter().flatten().map(|verdict| verdict.count(&plan.rows));
         counts.fold((0, 0), |(pruned, matched), counts| (pruned + counts.0, matched + counts.1))
     }
 
@@ -222,7 +223,7 @@ impl ZoneMaps {
     /// The rows at or after `from` in blocks that are not ruled out.
     pub(super) fn possible(&self, plan: &Plan, from: u64) -> RowRanges {
         let rest = plan.rows.intersection(&(from..plan.rows.bounds().end).into());
-        self.verdicts.iter().flatten().fold(rest, |rows, judged| judged.possible(&rows))
+        self.verdicts.iter().flatten().fold(rest, |rows, verdict| verdict.possible(&rows))
     }
 
     /// The first of these rows in a block that may match; their end if there is no such row.
@@ -253,25 +254,26 @@ impl ZoneMaps {
 
     /// The rows of a split that may match.
     pub(super) fn prune(&self, split: &Split) -> Mask {
-        let judged = self.verdicts.iter().flatten();
-        judged.fold(split.live.clone(), |live, judged| judged.prune(live, &split.rows))
+        let verdicts = self.verdicts.iter().flatten();
+        verdicts.fold(split.live.clone(), |live, verdict| verdict.prune(live, &split.rows))
     }
 
     /// The conjuncts of the filter that are not certain to hold for every row of the split.
     pub(super) fn open_conjuncts(&self, split: &Split) -> Vec<usize> {
         let verdicts = self.verdicts.iter().enumerate();
-        let is_open = |judged: &Option<Judged>| !judged.as_ref().is_some_and(|it| it.is_certain(&split.rows));
-        verdicts.filter(|(_, judged)| is_open(judged)).map(|(at, _)| at).collect()
+        let is_open =
+            |verdict: &Option<Verdict>| !verdict.as_ref().is_some_and(|it| it.is_certain(&split.rows));
+        verdicts.filter(|(_, verdict)| is_open(verdict)).map(|(at, _)| at).collect()
     }
 }
 
 /// The first of these rows in a block that may match; their end if there is no such row.
-fn first_possible(verdicts: &[Option<Judged>], rows: &Range<u64>) -> u64 {
+fn first_possible(verdicts: &[Option<Verdict>], rows: &Range<u64>) -> u64 {
     let mut row = rows.start;
     loop {
         let before = row;
-        for judged in verdicts.iter().flatten() {
-            row = judged.first_possible(&(row..rows.end));
+        for verdict in verdicts.iter().flatten() {
+            row = verdict.first_possible(&(row..rows.end));
         }
         if row == before {
             return row;
@@ -407,8 +409,8 @@ mod tests {
         ] {
             below.0.store(limit, Ordering::SeqCst);
             assert!(zone_maps.refresh(&plan, from as u64).unwrap());
-            let verdict = zone_maps.verdicts[0].as_ref().unwrap().verdict();
-            assert_eq!(verdict.may.iter().collect::<Vec<_>>(), expected, "{limit}, from {from}");
+            let outcomes = zone_maps.verdicts[0].as_ref().unwrap().outcomes();
+            assert_eq!(outcomes.may.iter().collect::<Vec<_>>(), expected, "{limit}, from {from}");
         }
         assert_eq!(plan.metrics.zones_pruned_dynamic.get(), 4);
     }

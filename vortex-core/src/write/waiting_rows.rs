@@ -47,7 +47,7 @@ pub(super) struct WaitingRows {
 
 /// How to count long text that several views show.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Shown {
+enum Counted {
     EachTime,
     Once,
 }
@@ -55,9 +55,9 @@ enum Shown {
 impl WaitingRows {
     pub(super) fn new(array: ArrayRef) -> Self {
         let array = let_go(array);
-        let raw = value_bytes(&array, Shown::EachTime);
+        let raw = value_bytes(&array, Counted::EachTime);
         let is_short = raw <= array.len() * LONG_TEXT;
-        let joined = if is_short { raw } else { value_bytes(&array, Shown::Once) };
+        let joined = if is_short { raw } else { value_bytes(&array, Counted::Once) };
         // Buffers may be longer than what the rows use of them.
         let waiting = joined.max(array.get_buffer_memory_size());
         Self { array, sizes: RowSizes { raw, joined, waiting } }
@@ -125,7 +125,7 @@ impl WaitingRows {
         let values = let_go(take(&self.array, &starts)?);
         let runs = RunArray::<Int32Type>::try_new(&Int32Array::from_iter_values(ends), &values)?;
         self.array = Arc::new(runs);
-        self.sizes.waiting = value_bytes(&self.array, Shown::Once);
+        self.sizes.waiting = value_bytes(&self.array, Counted::Once);
         Ok(true)
     }
 
@@ -135,11 +135,11 @@ impl WaitingRows {
         let first = self.array.slice(0, rows);
         self.array = self.array.slice(rows, len - rows);
         // Fewer rows may be so short on average that each counts, but never for more than all rows did.
-        let waiting = value_bytes(&self.array, Shown::Once).min(self.sizes.waiting);
+        let waiting = value_bytes(&self.array, Counted::Once).min(self.sizes.waiting);
         let left = match self.array.data_type() {
             DataType::RunEndEncoded(..) => RowSizes { waiting, ..self.sizes.share(len - rows, len) },
             _ => {
-                let raw = value_bytes(&self.array, Shown::EachTime).min(self.sizes.raw);
+                let raw = value_bytes(&self.array, Counted::EachTime).min(self.sizes.raw);
                 RowSizes { raw, joined: waiting.min(self.sizes.joined), waiting }
             }
         };
@@ -187,14 +187,14 @@ pub(super) fn joined_bytes(pieces: &[ArrayRef], rows: Range<usize>) -> usize {
         let (from, to) = (rows.start.clamp(start, end), rows.end.clamp(start, end));
         let part = piece.slice(from - start, to - from);
         start = end;
-        if part.is_empty() { 0 } else { value_bytes(&part, Shown::Once) }
+        if part.is_empty() { 0 } else { value_bytes(&part, Counted::Once) }
     });
     of_pieces.sum()
 }
 
 /// Bytes of the values in the rows of an array, each text counted as often as it is shown.
 pub(crate) fn raw_bytes(array: &ArrayRef) -> usize {
-    value_bytes(array, Shown::EachTime)
+    value_bytes(array, Counted::EachTime)
 }
 
 /// Copies views that keep many more bytes alive than they refer to.
@@ -203,7 +203,7 @@ fn let_go(array: ArrayRef) -> ArrayRef {
 }
 
 /// Bytes of the values in the rows of an array, not including those around them.
-fn value_bytes(array: &ArrayRef, shown: Shown) -> usize {
+fn value_bytes(array: &ArrayRef, counted: Counted) -> usize {
     let nulls = array.nulls().map_or(0, |_| array.len().div_ceil(8));
     nulls
         + match array.data_type() {
@@ -213,20 +213,20 @@ fn value_bytes(array: &ArrayRef, shown: Shown) -> usize {
             DataType::LargeUtf8 => spanned(array.as_string::<i64>().value_offsets()) + array.len() * 8,
             DataType::Binary => spanned(array.as_binary::<i32>().value_offsets()) + array.len() * 4,
             DataType::LargeBinary => spanned(array.as_binary::<i64>().value_offsets()) + array.len() * 8,
-            DataType::Utf8View => view_bytes(array.as_string_view(), shown),
-            DataType::BinaryView => view_bytes(array.as_binary_view(), shown),
-            DataType::List(_) => item_bytes(array, shown) + array.len() * 4,
-            DataType::LargeList(_) => item_bytes(array, shown) + array.len() * 8,
+            DataType::Utf8View => view_bytes(array.as_string_view(), counted),
+            DataType::BinaryView => view_bytes(array.as_binary_view(), counted),
+            DataType::List(_) => item_bytes(array, counted) + array.len() * 4,
+            DataType::LargeList(_) => item_bytes(array, counted) + array.len() * 8,
             // Keys are copied out of their views when they are encoded.
-            DataType::Map(..) => item_bytes(array, Shown::EachTime) + array.len() * 4,
+            DataType::Map(..) => item_bytes(array, Counted::EachTime) + array.len() * 4,
             DataType::RunEndEncoded(..) => {
                 let runs = array.as_run::<Int32Type>();
                 let first = runs.run_ends().get_start_physical_index();
                 let count = runs.run_ends().get_end_physical_index() + 1 - first;
-                value_bytes(&runs.values().slice(first, count), shown) + count * size_of::<i32>()
+                value_bytes(&runs.values().slice(first, count), counted) + count * size_of::<i32>()
             }
             DataType::FixedSizeList(..) | DataType::Struct(_) => {
-                shown_children(array).iter().map(|child| value_bytes(child, shown)).sum()
+                shown_children(array).iter().map(|child| value_bytes(child, counted)).sum()
             }
             other => match other.primitive_width() {
                 Some(width) => array.len() * width,
@@ -236,8 +236,8 @@ fn value_bytes(array: &ArrayRef, shown: Shown) -> usize {
 }
 
 /// Bytes of the items of lists. Where these take none, their positions do: chunks must not have too many.
-fn item_bytes(lists: &ArrayRef, shown: Shown) -> usize {
-    let of_items = |items: &ArrayRef| match value_bytes(items, shown) {
+fn item_bytes(lists: &ArrayRef, counted: Counted) -> usize {
+    let of_items = |items: &ArrayRef| match value_bytes(items, counted) {
         0 => items.len().saturating_mul(POSITION_BYTES as usize),
         bytes => bytes,
     };
@@ -245,10 +245,10 @@ fn item_bytes(lists: &ArrayRef, shown: Shown) -> usize {
 }
 
 /// Bytes of views and of the text that they show.
-fn view_bytes<V: ByteViewType>(array: &GenericByteViewArray<V>, shown: Shown) -> usize {
+fn view_bytes<V: ByteViewType>(array: &GenericByteViewArray<V>, counted: Counted) -> usize {
     let text = array.total_buffer_bytes_used();
     let is_long = text > array.len() * LONG_TEXT;
-    let text = if is_long && shown == Shown::Once { distinct_bytes(array) } else { text };
+    let text = if is_long && counted == Counted::Once { distinct_bytes(array) } else { text };
     text + array.len() * VIEW_BYTES
 }
 
@@ -361,7 +361,7 @@ mod tests {
             maps.append(true).unwrap();
         }
         let maps: ArrayRef = Arc::new(maps.finish());
-        let of = |start, rows| value_bytes(&maps.slice(start, rows), Shown::EachTime);
+        let of = |start, rows| value_bytes(&maps.slice(start, rows), Counted::EachTime);
         assert_eq!(of(0, 1) + of(1, 1), of(0, 2));
         assert!(of(1, 1) > 2 * of(0, 1));
     }

@@ -4,20 +4,20 @@ use std::ops::Range;
 
 use arrow::array::BooleanBufferBuilder;
 
-use super::{RowBlocks, Verdict, ZoneMapLookup, evaluate};
+use super::{Outcomes, RowBlocks, ZoneMapLookup, evaluate};
 use crate::Result;
 use crate::expr::Expr;
 use crate::mask::Mask;
 use crate::row_ranges::RowRanges;
 
-/// The verdict on a filter for each of the blocks that the rows of a file are divided into.
+/// The verdict on a filter: its outcomes for the blocks that the rows of a file are divided into.
 #[derive(Debug, Clone)]
-pub(crate) struct Judged {
+pub(crate) struct Verdict {
     blocks: RowBlocks,
-    verdict: Verdict,
+    outcomes: Outcomes,
 }
 
-impl Judged {
+impl Verdict {
     /// Judges a filter by zone maps. Of blocks with none of `rows`, anything may be said.
     pub(crate) fn by_zones(
         expr: &Expr,
@@ -25,42 +25,42 @@ impl Judged {
         rows: &RowRanges,
         zones: &ZoneMapLookup<'_>,
     ) -> Result<Self> {
-        Ok(Self { blocks, verdict: evaluate(expr, blocks, rows, zones)? })
+        Ok(Self { blocks, outcomes: evaluate(expr, blocks, rows, zones)? })
     }
 
     /// Whether all rows of some block match.
     pub(crate) fn has_certain_blocks(&self) -> bool {
-        self.verdict.all.count_set_bits() > 0
+        self.outcomes.all.count_set_bits() > 0
     }
 
     /// Whether all of these rows match.
     pub(crate) fn is_certain(&self, rows: &Range<u64>) -> bool {
-        self.blocks.overlapping(rows).all(|block| self.verdict.all.value(block))
+        self.blocks.overlapping(rows).all(|block| self.outcomes.all.value(block))
     }
 
     /// Of the blocks that hold any of these rows, the number of those ruled out, and of those that match as a whole.
     pub(crate) fn count(&self, rows: &RowRanges) -> (u64, u64) {
         self.blocks.holding(rows).fold((0, 0), |(ruled_out, certain), block| {
-            let (may, all) = (self.verdict.may.value(block), self.verdict.all.value(block));
+            let (may, all) = (self.outcomes.may.value(block), self.outcomes.all.value(block));
             (ruled_out + u64::from(!may), certain + u64::from(all))
         })
     }
 
     /// The first of these rows that may match; their end if there is none.
     pub(crate) fn first_possible(&self, rows: &Range<u64>) -> u64 {
-        self.blocks.first_set(&self.verdict.may, rows)
+        self.blocks.first_set(&self.outcomes.may, rows)
     }
 
     /// Those of the rows that may match.
     pub(crate) fn possible(&self, rows: &RowRanges) -> RowRanges {
-        let runs = self.verdict.may.set_slices();
+        let runs = self.outcomes.may.set_slices();
         let runs = runs.map(|(first, end)| self.blocks.rows(first).start..self.blocks.rows(end - 1).end);
         rows.intersection(&runs.collect())
     }
 
     /// As [`possible`](Self::possible), of the rows in a range that are in a mask.
     pub(crate) fn prune(&self, live: Mask, rows: &Range<u64>) -> Mask {
-        let may = |block| self.verdict.may.value(block);
+        let may = |block| self.outcomes.may.value(block);
         match live.is_none() || self.blocks.overlapping(rows).all(may) {
             true => live,
             false => live.and(&self.blocks.mask(rows, may)),
@@ -79,16 +79,16 @@ impl Judged {
         if now.blocks.block_len != self.blocks.block_len {
             return 0;
         }
-        let mut may = BooleanBufferBuilder::new(self.verdict.may.len());
-        may.append_buffer(&self.verdict.may);
-        let ruled_out = self.blocks.holding(rows).filter(|block| !now.verdict.may.value(*block));
+        let mut may = BooleanBufferBuilder::new(self.outcomes.may.len());
+        may.append_buffer(&self.outcomes.may);
+        let ruled_out = self.blocks.holding(rows).filter(|block| !now.outcomes.may.value(*block));
         let count = ruled_out.map(|block| may.set_bit(block, false)).count();
-        *self = Self { blocks: now.blocks, verdict: Verdict { may: may.finish(), ..now.verdict } };
+        *self = Self { blocks: now.blocks, outcomes: Outcomes { may: may.finish(), ..now.outcomes } };
         count as u64
     }
 
     #[cfg(test)]
-    pub(crate) fn verdict(&self) -> &Verdict {
-        &self.verdict
+    pub(crate) fn outcomes(&self) -> &Outcomes {
+        &self.outcomes
     }
 }

@@ -10,21 +10,21 @@ use futures::stream::{FuturesOrdered, FuturesUnordered};
 use crate::io::OwnedTask;
 use crate::{Error, Result};
 
-/// Running tasks. Dropping them aborts them.
-pub(super) enum AtWork<T> {
-    Ordered(FuturesOrdered<Owned<T>>),
-    Unordered(FuturesUnordered<Owned<T>>),
+/// Tasks that are running. Dropping them aborts them.
+pub(super) enum Tasks<T> {
+    Ordered(FuturesOrdered<Task<T>>),
+    Unordered(FuturesUnordered<Task<T>>),
 }
 
-impl<T: Send + 'static> AtWork<T> {
+impl<T: Send + 'static> Tasks<T> {
     pub(super) fn new(ordered: bool) -> Self {
         if ordered { Self::Ordered(FuturesOrdered::new()) } else { Self::Unordered(FuturesUnordered::new()) }
     }
 
     pub(super) fn len(&self) -> usize {
         match self {
-            AtWork::Ordered(tasks) => tasks.len(),
-            AtWork::Unordered(tasks) => tasks.len(),
+            Tasks::Ordered(tasks) => tasks.len(),
+            Tasks::Unordered(tasks) => tasks.len(),
         }
     }
 
@@ -34,32 +34,32 @@ impl<T: Send + 'static> AtWork<T> {
 
     /// Starts a task, which makes progress whether it is polled or not.
     pub(super) fn start(&mut self, work: impl Future<Output = Result<T>> + Send + 'static) {
-        let task = Owned::spawn(work);
+        let task = Task::spawn(work);
         match self {
-            AtWork::Ordered(tasks) => tasks.push_back(task),
-            AtWork::Unordered(tasks) => tasks.push(task),
+            Tasks::Ordered(tasks) => tasks.push_back(task),
+            Tasks::Unordered(tasks) => tasks.push(task),
         }
     }
 
     /// The next outcome; `None` if no task is left.
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<T>>> {
         match self {
-            AtWork::Ordered(tasks) => tasks.poll_next_unpin(context),
-            AtWork::Unordered(tasks) => tasks.poll_next_unpin(context),
+            Tasks::Ordered(tasks) => tasks.poll_next_unpin(context),
+            Tasks::Unordered(tasks) => tasks.poll_next_unpin(context),
         }
     }
 }
 
 /// A task that is aborted when its owner is dropped.
-pub(super) struct Owned<T>(OwnedTask<Result<T>>);
+pub(super) struct Task<T>(OwnedTask<Result<T>>);
 
-impl<T: Send + 'static> Owned<T> {
+impl<T: Send + 'static> Task<T> {
     pub(super) fn spawn(work: impl Future<Output = Result<T>> + Send + 'static) -> Self {
         Self(OwnedTask::spawn(work))
     }
 }
 
-impl<T> Future for Owned<T> {
+impl<T> Future for Task<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
