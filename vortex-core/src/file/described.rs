@@ -20,11 +20,11 @@ pub(crate) struct Described {
 }
 
 impl Described {
-    /// Reads the description of a file, and if wanted its checksums.
+    /// Reads the description of a file, and its checksums if it is to be verified.
     ///
     /// # Errors
     /// If storage fails, or the bytes are not a Vortex file this build can read.
-    pub(crate) async fn read(source: &dyn ReadAt, options: &OpenOptions, checksums: bool) -> Result<Self> {
+    pub(crate) async fn read(source: &dyn ReadAt, options: &OpenOptions) -> Result<Self> {
         let file_size = match options.file_size {
             Some(size) => size,
             None => source.len().await?,
@@ -38,7 +38,7 @@ impl Described {
         let end = Buffer::from(read_exact(source, start..file_size).await?);
         let mut bytes = DescriptionBytes::new(end, file_size);
         let parts = DescriptionParts::parse(&bytes.end, file_size, &options.limits)?;
-        bytes.read(source, parts.needed(checksums)?).await?;
+        bytes.read(source, parts.needed(options.checksums)?).await?;
         Self::parse(parts, bytes, options)
     }
 
@@ -89,12 +89,12 @@ impl Described {
         Ok(())
     }
 
-    /// The footer. If wanted, it was verified, and what is read of the file will be.
+    /// The footer. If it is to be verified, it was, and what is read of the file will be.
     ///
     /// # Errors
     /// If it is to be verified, and differs from its checksum.
-    pub(super) fn into_footer(mut self, verify: bool) -> Result<Footer> {
-        if verify {
+    pub(super) fn into_footer(mut self, options: &OpenOptions) -> Result<Footer> {
+        if options.checksums {
             let checksums = self.checksums()?;
             checksums.iter().try_for_each(|checksums| self.check(checksums))?;
             self.footer.table.checksums = checksums;

@@ -42,7 +42,7 @@ pub struct OpenOptions {
     pub(super) tail_size: Option<u64>,
     pub(super) file_size: Option<u64>,
     pub(super) dtype: Option<DType>,
-    checksums: bool,
+    pub(super) checksums: bool,
 }
 
 impl OpenOptions {
@@ -191,12 +191,12 @@ impl OpenOptions {
 
     /// Parses the description of a file of `file_size` bytes, which ends in `tail`.
     pub(crate) fn footer(&self, tail: Buffer, file_size: u64) -> Result<Footer> {
-        Described::of(tail, file_size, self)?.into_footer(self.checksums)
+        Described::of(tail, file_size, self)?.into_footer(self)
     }
 
     async fn read(&self, source: &Arc<dyn ReadAt>) -> Result<VortexFile> {
-        let described = Described::read(source.as_ref(), self, self.checksums).await?;
-        Ok(VortexFile::from_footer(Arc::clone(source), Arc::new(described.into_footer(self.checksums)?)))
+        let footer = Described::read(source.as_ref(), self).await?.into_footer(self)?;
+        Ok(VortexFile::from_footer(Arc::clone(source), Arc::new(footer)))
     }
 }
 

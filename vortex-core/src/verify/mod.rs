@@ -153,7 +153,7 @@ async fn described(
     options: &OpenOptions,
     found: &mut Verification,
 ) -> Result<Option<Described>> {
-    match Described::read(source, options, true).await {
+    match Described::read(source, &options.clone().with_verify_checksums(true)).await {
         Ok(described) => Ok(Some(described)),
         Err(error) => {
             let error = unless_storage(error)?;
