@@ -15,7 +15,7 @@ use vortex_core::dtype::arrow::data_type;
 use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Like, Predicate, RowPredicate};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::MemoryFile;
-use vortex_core::scan::{Measures, RowAccess, ScanBuilder};
+use vortex_core::scan::{Measures, RowAccess, ScanBuilder, WantedAggregates};
 use vortex_core::{DType, Error, Mask, Result, Scalar, VortexFile};
 
 use crate::Choices;
@@ -247,7 +247,8 @@ pub fn pushdown(file: &VortexFile, choices: &mut Choices<'_>) -> Result<()> {
         assert_eq!(block_on(rows_of(picked))?, whole.slice(row, 1), "{access:?}");
     }
     let measures = [Measures::ALL, Measures::COUNTS, Measures::MIN, Measures::MAX][choices.below(4)];
-    let _of_statistics = block_on(scan().aggregate_each(choices.flag(), |_| measures));
+    let wanted = WantedAggregates::new(choices.flag(), vec![measures; columns.len()]);
+    let _of_statistics = block_on(scan().aggregate_only(wanted));
     if let Ok(found) = block_on(scan().with_pruning(false).aggregate()) {
         for (at, dtype) in columns.dtypes().iter().enumerate() {
             if let Ok(expected) = Aggregate::of(whole.column(at), dtype) {

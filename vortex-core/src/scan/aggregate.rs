@@ -34,23 +34,52 @@ pub struct Aggregates {
     pub columns: Vec<Aggregate>,
 }
 
+/// What [`aggregate_only`](ScanBuilder::aggregate_only) computes: the less, the more can be answered by statistics.
+#[derive(Debug)]
+pub struct WantedAggregates {
+    /// Whether rows are counted, also those that change nothing else.
+    pub row_count: bool,
+    /// One per projected column.
+    pub columns: Vec<WantedAggregate>,
+}
+
+/// What is wanted of a column.
+#[derive(Debug)]
+pub struct WantedAggregate {
+    /// What is computed. The rest is `None`, or a lower number.
+    pub measures: Measures,
+    /// The extremes found so far, also by scans of other files that share it: this scan finds none that lie between them,
+    /// so that the results must be merged.
+    pub extremes: Arc<Extremes>,
+}
+
+impl WantedAggregates {
+    /// What is wanted of each projected column, and the number of rows if they are counted.
+    pub fn new<W: Into<WantedAggregate>>(row_count: bool, columns: impl IntoIterator<Item = W>) -> Self {
+        Self { row_count, columns: columns.into_iter().map(Into::into).collect() }
+    }
+}
+
+impl From<Measures> for WantedAggregate {
+    /// The measures of one file alone.
+    fn from(measures: Measures) -> Self {
+        Self { measures, extremes: Arc::default() }
+    }
+}
+
 /// Aggregates that splits add to, in any order.
 #[derive(Debug)]
 pub(super) struct Totals {
-    /// Whether rows are counted, also those that change nothing else.
-    counts_rows: bool,
-    /// What is wanted of each projected column.
-    measures: Vec<Measures>,
-    extremes: Vec<Arc<Extremes>>,
+    wanted: WantedAggregates,
     found: Mutex<Aggregates>,
     metrics: Arc<ScanMetrics>,
 }
 
 impl Totals {
-    fn new(plan: &Plan, counts_rows: bool, measures: Vec<Measures>, extremes: Vec<Arc<Extremes>>) -> Self {
+    fn new(plan: &Plan, wanted: WantedAggregates) -> Self {
         let columns = plan.projection.iter().map(|column| Aggregate::empty(&column.dtype)).collect();
         let found = Mutex::new(Aggregates { row_count: 0, columns });
-        Self { counts_rows, measures, extremes, found, metrics: Arc::clone(&plan.metrics) }
+        Self { wanted, found, metrics: Arc::clone(&plan.metrics) }
     }
 
     /// The projected columns, what is wanted of each, and which extremes have been found so far.
@@ -58,8 +87,8 @@ impl Totals {
         &'a self,
         plan: &'a Plan,
     ) -> impl Iterator<Item = (&'a Column, Measures, &'a Extremes)> {
-        let measures = plan.projection.iter().zip(&self.measures).zip(&self.extremes);
-        measures.map(|((column, measures), extremes)| (column, *measures, extremes.as_ref()))
+        let columns = plan.projection.iter().zip(&self.wanted.columns);
+        columns.map(|(column, wanted)| (column, wanted.measures, wanted.extremes.as_ref()))
     }
 
     /// Leaves out the rows of a split that change nothing. If statistics state all that is wanted of it, that is added,
@@ -80,7 +109,7 @@ impl Totals {
         if is_complete && all_pass {
             self.add_rows(split.live.len() as u64, &split.known);
             live = Mask::none(split.live.len());
-        } else if self.counts_rows {
+        } else if self.wanted.row_count {
             return 0;
         } else if is_complete {
             live = Mask::none(split.live.len());
@@ -109,7 +138,7 @@ impl Totals {
 
     /// Adds the columns of a split whose aggregates are known. Its rows are counted where the others are added.
     fn add_known(&self, known: &Known) {
-        let columns = (0..self.measures.len()).filter_map(|at| Some((at, known.get(at)?.clone())));
+        let columns = (0..self.wanted.columns.len()).filter_map(|at| Some((at, known.get(at)?.clone())));
         self.merge(0, columns.collect());
     }
 
@@ -133,7 +162,7 @@ impl Totals {
         let mut totals = self.found.lock();
         totals.row_count += rows;
         for (at, found) in found {
-            self.extremes[at].add(&found);
+            self.wanted.columns[at].extremes.add(&found);
             totals.columns[at] = totals.columns[at].clone().merge(found);
         }
     }
@@ -141,8 +170,8 @@ impl Totals {
     /// What was asked for.
     fn result(&self) -> Aggregates {
         let found = self.found.lock();
-        let columns = found.columns.iter().zip(&self.measures);
-        let columns = columns.map(|(found, measures)| found.clone().only(*measures)).collect();
+        let columns = found.columns.iter().zip(&self.wanted.columns);
+        let columns = columns.map(|(found, wanted)| found.clone().only(wanted.measures)).collect();
         Aggregates { row_count: found.row_count, columns }
     }
 }
@@ -177,50 +206,61 @@ impl ScanBuilder {
     /// [dynamic filter](Expr::Dynamic), since the totals would depend on which rows these leave, or if reading
     /// fails.
     pub async fn aggregate(self) -> Result<Aggregates> {
-        self.aggregate_each(true, |_| Measures::ALL).await
+        self.total(None).await
     }
 
-    /// As [`aggregate`](Self::aggregate), but computes only what is wanted of the projected columns, given their
-    /// positions, and the number of rows only if `count_rows`: the less, the more can be answered by statistics. What is
-    /// not wanted is `None`, or a lower number.
+    /// As [`aggregate`](Self::aggregate), but computes only what is wanted.
     ///
     /// If only extremes are wanted, the zones that may hold them are read first, and those that cannot change them are
     /// not read.
     ///
+    /// ```
+    /// # use vortex_core::VortexFile;
+    /// # async fn example(file: VortexFile) -> vortex_core::Result<()> {
+    /// use vortex_core::scan::{Measures, WantedAggregates};
+    ///
+    /// let wanted = WantedAggregates::new(false, [Measures::MAX]);
+    /// let found = file.scan().with_projection(["l_shipdate"]).aggregate_only(wanted).await?;
+    /// println!("the last one is of {:?}", found.columns[0].max);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
-    /// As [`aggregate`](Self::aggregate).
-    pub async fn aggregate_each(
-        self,
-        count_rows: bool,
-        wanted: impl Fn(usize) -> Measures,
-    ) -> Result<Aggregates> {
+    /// As [`aggregate`](Self::aggregate), or if there are more or fewer columns than are projected.
+    pub async fn aggregate_only(self, wanted: WantedAggregates) -> Result<Aggregates> {
+        self.total(Some(wanted)).await
+    }
+
+    /// Computes what is wanted; all of each column by default.
+    async fn total(self, wanted: Option<WantedAggregates>) -> Result<Aggregates> {
         if self.limit.is_some() {
             return Err(Error::invalid("aggregate() does not support a row limit"));
         }
         if self.filter.as_ref().is_some_and(Expr::has_dynamic_filter) {
             return Err(Error::invalid("aggregate() does not support dynamic filters"));
         }
-        let extremes = self.extremes.clone();
         let mut plan =
             Self { schema: None, best_first: None, row_numbers: None, ordered: false, ..self }.plan()?;
         let fields = plan.projection.iter().map(|column| {
             Ok(Field::new(column.path.to_string(), data_type(&column.dtype)?, column.dtype.is_nullable()))
         });
         plan.schema = Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?));
-        let measures = (0..plan.projection.len()).map(wanted).collect();
-        let extremes = extremes.unwrap_or_else(|| plan.projection.iter().map(|_| Arc::default()).collect());
-        if extremes.len() != plan.projection.len() {
-            let (given, columns) = (extremes.len(), plan.projection.len());
+        let column_count = plan.projection.len();
+        let wanted = wanted.unwrap_or_else(|| WantedAggregates::new(true, vec![Measures::ALL; column_count]));
+        if wanted.columns.len() != column_count {
+            let of = wanted.columns.len();
             return Err(Error::invalid(format!(
-                "there are extremes of {given} columns, but {columns} are projected"
+                "aggregates of {of} columns are wanted, but {column_count} are projected"
             )));
         }
-        let totals = Arc::new(Totals::new(&plan, count_rows, measures, extremes));
+        let counts_rows = wanted.row_count;
+        let totals = Arc::new(Totals::new(&plan, wanted));
         plan.totals = Some(Arc::clone(&totals));
         if plan.prune {
             let reads_all_rows = plan.reads_all_rows();
             let known = Known::of_file(&plan, &totals, reads_all_rows);
-            if known.is_complete() && (reads_all_rows || !count_rows) {
+            if known.is_complete() && (reads_all_rows || !counts_rows) {
                 plan.metrics.rows_answered.add(plan.rows.row_count());
                 if reads_all_rows {
                     totals.add_rows(plan.file.row_count(), &known);

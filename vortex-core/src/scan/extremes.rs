@@ -26,8 +26,9 @@ use crate::layout::ZoneMap;
 use crate::pruning::{RowBlocks, may_hold};
 use crate::scalar::Scalar;
 
-/// The extremes of a column found by scans that [aggregate](super::ScanBuilder::aggregate_each). Scans of several files,
-/// one after the other, whose results are merged can share it, by [`with_shared_extremes`](super::ScanBuilder::with_shared_extremes).
+/// The extremes of a column found by scans that [aggregate](super::ScanBuilder::aggregate_only). Scans of several files,
+/// one after the other, whose results are merged can share it: those that follow need not find extremes that lie
+/// between these.
 #[derive(Debug, Default)]
 pub struct Extremes(Mutex<Found>);
 

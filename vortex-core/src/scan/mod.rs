@@ -40,7 +40,7 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 
 pub use crate::array::Measures;
-pub use aggregate::Aggregates;
+pub use aggregate::{Aggregates, WantedAggregate, WantedAggregates};
 pub use best_rows::BestRows;
 pub use extremes::Extremes;
 pub use reader::BatchReader;
@@ -109,7 +109,6 @@ pub struct ScanBuilder {
     late: bool,
     best_first: Option<(FieldPath, SortOptions)>,
     best_rows: Option<Arc<BestRows>>,
-    extremes: Option<Vec<Arc<Extremes>>>,
     prune: bool,
     scheduler: Option<Arc<Scheduler>>,
     memory_pool: Option<Arc<dyn MemoryPool>>,
@@ -141,7 +140,6 @@ impl ScanBuilder {
             late: false,
             best_first: None,
             best_rows: None,
-            extremes: None,
             prune: true,
             scheduler: None,
             memory_pool: None,
@@ -285,14 +283,6 @@ impl ScanBuilder {
     #[must_use]
     pub fn with_best_rows(mut self, rows: Arc<BestRows>) -> Self {
         self.best_rows = Some(rows);
-        self
-    }
-
-    /// Shares the extremes that [`aggregate_each`](Self::aggregate_each) finds of each projected column with the scans of
-    /// other files: those that follow need not find extremes that lie between these, so their results must be merged.
-    #[must_use]
-    pub fn with_shared_extremes(mut self, extremes: Vec<Arc<Extremes>>) -> Self {
-        self.extremes = Some(extremes);
         self
     }
 

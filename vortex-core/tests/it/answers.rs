@@ -8,7 +8,7 @@ use arrow::array::{
 };
 use vortex_core::array::Aggregate;
 use vortex_core::expr::{Expr, FieldPath, column};
-use vortex_core::scan::{Measures, ScanBuilder, ScanMetrics};
+use vortex_core::scan::{Measures, ScanBuilder, ScanMetrics, WantedAggregates};
 use vortex_core::write::WriteOptions;
 use vortex_core::{Release, VortexFile};
 
@@ -37,10 +37,11 @@ fn table() -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns).unwrap()
 }
 
-/// What a scan finds, and how many rows it did not read.
+/// What a scan of one column finds, and how many rows it did not read.
 async fn answered(scan: ScanBuilder, measures: Measures) -> (Vec<Aggregate>, u64) {
     let metrics = Arc::new(ScanMetrics::default());
-    let found = scan.with_metrics(Arc::clone(&metrics)).aggregate_each(true, |_| measures).await.unwrap();
+    let wanted = WantedAggregates::new(true, [measures]);
+    let found = scan.with_metrics(Arc::clone(&metrics)).aggregate_only(wanted).await.unwrap();
     (found.columns, metrics.rows_answered.get())
 }
 

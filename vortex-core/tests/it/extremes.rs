@@ -8,7 +8,9 @@ use vortex_core::VortexFile;
 use vortex_core::array::Aggregate;
 use vortex_core::expr::{Expr, column};
 use vortex_core::io::StorageProfile;
-use vortex_core::scan::{Extremes, Measures, RowRanges, ScanBuilder, ScanMetrics};
+use vortex_core::scan::{
+    Extremes, Measures, RowRanges, ScanBuilder, ScanMetrics, WantedAggregate, WantedAggregates,
+};
 use vortex_core::write::WriteOptions;
 
 use crate::given::{Stored, opened, written};
@@ -74,10 +76,11 @@ async fn file(from: usize) -> VortexFile {
     opened(written([&table(from)], WriteOptions::new()).await).await
 }
 
-/// What a scan finds, and how many splits it reads.
-async fn found(scan: ScanBuilder, measures: Measures) -> (Vec<Aggregate>, u64) {
+/// What a scan of one column finds, and how many splits it reads.
+async fn found(scan: ScanBuilder, wanted: impl Into<WantedAggregate>) -> (Vec<Aggregate>, u64) {
     let metrics = Arc::new(ScanMetrics::default());
-    let found = scan.with_metrics(Arc::clone(&metrics)).aggregate_each(false, |_| measures).await.unwrap();
+    let wanted = WantedAggregates::new(false, [wanted]);
+    let found = scan.with_metrics(Arc::clone(&metrics)).aggregate_only(wanted).await.unwrap();
     (found.columns, metrics.splits_scanned.get())
 }
 
@@ -104,7 +107,7 @@ async fn only_splits_that_may_hold_the_maximum_are_read() {
 async fn rows_are_counted_if_that_is_wanted_too() {
     let file = file(0).await;
     let scan = file.scan().with_projection(["long"]).with_filter(column("scattered").gt(0));
-    let counted = scan.clone().aggregate_each(true, |_| Measures::MAX).await.unwrap();
+    let counted = scan.clone().aggregate_only(WantedAggregates::new(true, [Measures::MAX])).await.unwrap();
     let all = scan.with_pruning(false).aggregate().await.unwrap();
     assert_eq!((counted.row_count, &counted.columns[0].max), (all.row_count, &all.columns[0].max));
 }
@@ -112,18 +115,20 @@ async fn rows_are_counted_if_that_is_wanted_too() {
 #[tokio::test]
 async fn files_whose_values_lie_between_those_found_before_are_not_read() {
     let (high, low) = (file(ROWS).await, file(0).await);
-    let extremes = vec![Arc::new(Extremes::default())];
-    let scan =
-        |file: &VortexFile| file.scan().with_projection(["long"]).with_shared_extremes(extremes.clone());
-    let (first, splits) = found(scan(&high), Measures::MAX).await;
+    let extremes = Arc::new(Extremes::default());
+    let scan = |file: &VortexFile| file.scan().with_projection(["long"]);
+    let wanted = |measures| WantedAggregate { measures, extremes: Arc::clone(&extremes) };
+    let (first, splits) = found(scan(&high), wanted(Measures::MAX)).await;
     assert!(max_of(&first).contains(&long((2 * ROWS - 1) * 3)) && splits > 0);
-    let (second, splits) = found(scan(&low), Measures::MAX).await;
+    let (second, splits) = found(scan(&low), wanted(Measures::MAX)).await;
     assert_eq!((second[0].max.as_ref(), splits), (None, 0));
     // Lower values have not been found yet.
-    let (second, splits) = found(scan(&low), Measures::MIN).await;
+    let (second, splits) = found(scan(&low), wanted(Measures::MIN)).await;
     assert!(second[0].min.is_some() && splits > 0);
-    let error = scan(&low).with_projection(["long", "short"]).aggregate().await.unwrap_err().to_string();
-    assert_eq!(error, "invalid argument: there are extremes of 1 columns, but 2 are projected");
+    let both = scan(&low).with_projection(["long", "short"]);
+    let error = both.aggregate_only(WantedAggregates::new(true, [Measures::ALL])).await.unwrap_err();
+    let expected = "invalid argument: aggregates of 1 columns are wanted, but 2 are projected";
+    assert_eq!(error.to_string(), expected);
 }
 
 #[tokio::test]
@@ -134,7 +139,7 @@ async fn on_remote_storage_the_rest_of_a_column_is_not_requested() {
     let read = async |measures| {
         let metrics = Arc::new(ScanMetrics::default());
         let scan = file.scan().with_projection(["mixed", "long"]).with_metrics(Arc::clone(&metrics));
-        scan.aggregate_each(false, |_| measures).await.unwrap();
+        scan.aggregate_only(WantedAggregates::new(false, [measures; 2])).await.unwrap();
         metrics.bytes_read.get()
     };
     let (all, some) = (read(Measures::ALL).await, read(Measures::MIN).await);
@@ -174,16 +179,19 @@ fn extremes_are_those_of_all_rows() {
     let cut = (0..ROWS as u64, 0..ROWS as u64);
     let input = (prop::collection::vec(column, 1..4), filter(), any::<bool>(), cut);
     proptest!(config, |((columns, filter, count_rows, (a, b)) in input)| {
+        let measures = || columns.iter().map(|(_, measures)| *measures);
         let shared: Vec<_> = columns.iter().map(|_| Arc::new(Extremes::default())).collect();
         let (mut together, mut expected) = (Vec::new(), Vec::new());
         for file in &files {
             let scan = file.scan().with_projection(columns.iter().map(|(name, _)| name.as_str()));
             let scan = scan.with_filter(filter.clone()).with_row_ranges(RowRanges::new([0..a.min(b), a.max(b)..ROWS as u64]));
             let all = runtime.block_on(scan.clone().with_pruning(false).aggregate()).unwrap();
-            let wanted = |at: usize| columns[at].1;
-            let alone = runtime.block_on(scan.clone().aggregate_each(count_rows, wanted)).unwrap();
-            let scan = scan.with_shared_extremes(shared.clone());
-            let after = runtime.block_on(scan.aggregate_each(count_rows, wanted)).unwrap();
+            let wanted = WantedAggregates::new(count_rows, measures());
+            let alone = runtime.block_on(scan.clone().aggregate_only(wanted)).unwrap();
+            let of_column =
+                |(measures, extremes): (_, &Arc<_>)| WantedAggregate { measures, extremes: Arc::clone(extremes) };
+            let wanted = WantedAggregates::new(count_rows, measures().zip(&shared).map(of_column));
+            let after = runtime.block_on(scan.aggregate_only(wanted)).unwrap();
             for (at, (name, measures)) in columns.iter().enumerate() {
                 let (all, alone) = (&all.columns[at], &alone.columns[at]);
                 let only = |wanted: bool, found: &Option<_>| found.clone().filter(|_| wanted);

@@ -10,7 +10,7 @@ use vortex_core::array::Aggregate;
 use vortex_core::expr::{FieldPath, column};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::LocalFile;
-use vortex_core::scan::{Measures, RowAccess, ScanMetrics};
+use vortex_core::scan::{Measures, RowAccess, ScanMetrics, WantedAggregates};
 use vortex_core::{VortexFile, verify};
 
 use crate::given::{collect_blocking, files_of, golden, golden_files, is_invalid_arrow, open_blocking};
@@ -131,8 +131,8 @@ async fn statistics_answer_as_rows_do() {
                 for measures in [Measures::ALL, Measures::COUNTS.with_extremes(), Measures::COUNTS] {
                     let metrics = Arc::new(ScanMetrics::default());
                     let scan = scan.clone().with_projection([FieldPath::new([name])]);
-                    let found =
-                        scan.with_metrics(Arc::clone(&metrics)).aggregate_each(true, |_| measures).await;
+                    let wanted = WantedAggregates::new(true, [measures]);
+                    let found = scan.with_metrics(Arc::clone(&metrics)).aggregate_only(wanted).await;
                     let (found, wanted) = (&found.unwrap().columns[0], &of_rows.columns[at]);
                     let place = || format!("{name}: {dtype} in {}", path.display());
                     assert_eq!(counts(found), counts(wanted), "{}", place());

@@ -12,7 +12,7 @@ use vortex_core::dtype::StructType;
 use vortex_core::expr::{CompareOp, DynamicFilter, Expr, FieldPath, InList, Like, Predicate, RowPredicate};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::{MemoryFile, ReadAt, StorageProfile};
-use vortex_core::scan::{Extremes, Measures, RowAccess, ScanBuilder};
+use vortex_core::scan::{Extremes, Measures, RowAccess, ScanBuilder, WantedAggregate, WantedAggregates};
 use vortex_core::verify::verify;
 use vortex_core::{DType, Error, Limits, Scalar, VortexFile};
 
@@ -194,8 +194,11 @@ async fn aggregated(
     let wanted: Vec<_> = columns.dtypes().iter().map(|_| measures[random.below(measures.len())]).collect();
     // Extremes found by the first are shared with the second.
     for counts_rows in [true, false] {
-        let scan = scan().with_shared_extremes(extremes.clone());
-        let _whatever_it_is = scan.aggregate_each(counts_rows, |at| wanted[at]).await;
+        let columns = wanted.iter().zip(&extremes).map(|(measures, extremes)| WantedAggregate {
+            measures: *measures,
+            extremes: Arc::clone(extremes),
+        });
+        let _whatever_it_is = scan().aggregate_only(WantedAggregates::new(counts_rows, columns)).await;
     }
     let (Some(whole), Ok(found)) = (whole, scan().with_pruning(false).aggregate().await) else {
         return Ok(());

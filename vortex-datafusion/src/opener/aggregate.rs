@@ -10,7 +10,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use vortex_core::array::Aggregate;
 use vortex_core::dtype::arrow::presents;
 use vortex_core::expr::FieldPath;
-use vortex_core::scan::{Extremes, Measures, ScanBuilder};
+use vortex_core::scan::{Extremes, Measures, ScanBuilder, WantedAggregate, WantedAggregates};
 
 use super::{Adapted, Batches};
 use crate::aggregation::{Aggregation, ByRows, Function};
@@ -23,6 +23,8 @@ pub(super) struct Aggregated {
     inputs: Option<Vec<Input>>,
     /// Aggregates the columns.
     scan: ScanBuilder,
+    /// For each function, where extremes are noted; empty if files do not share them.
+    extremes: Vec<Arc<Extremes>>,
     file: String,
 }
 
@@ -49,13 +51,10 @@ impl Aggregated {
         let functions = aggregation.functions().iter();
         let inputs = functions.map(|function| adapted.input(function, &mut paths));
         let inputs: Option<Vec<Input>> = inputs.collect::<Result<_>>()?;
-        let mut scan = scan.clone().with_projection(paths);
-        if let Some(inputs) = inputs.as_ref().filter(|_| !adapted.scan.extremes.is_empty()) {
-            scan =
-                scan.with_shared_extremes(extremes(inputs, aggregation.functions(), &adapted.scan.extremes));
-        }
+        let scan = scan.clone().with_projection(paths);
+        let extremes = adapted.scan.extremes.clone();
         let file = adapted.file.source().name().to_owned();
-        Ok(Self { aggregation: aggregation.clone(), inputs, scan, file })
+        Ok(Self { aggregation: aggregation.clone(), inputs, scan, extremes, file })
     }
 
     /// A batch with one row. Unless the scan can aggregate, `rows` returns the arguments of the functions.
@@ -74,21 +73,10 @@ impl Aggregated {
     /// The states, unless they have to be computed row by row.
     async fn states(&self) -> Result<Option<Vec<ScalarValue>>> {
         let Some(inputs) = &self.inputs else { return Ok(None) };
-        let functions = || self.aggregation.functions().iter().zip(inputs);
-        let wanted = |column: usize| {
-            let of_column =
-                functions().filter(|(_, input)| matches!(input, Input::Column { at, .. } if *at == column));
-            let measures = of_column.map(|(function, input)| match input {
-                // Those that are not expected are looked for.
-                Input::Column { may_be_null: false, .. } => function.measures().or(Measures::COUNTS),
-                _ => function.measures(),
-            });
-            measures.reduce(|all, more| all.or(more)).unwrap_or_default()
-        };
-        let counts_rows = inputs.iter().any(|input| !matches!(input, Input::Column { .. }));
-        let found = self.scan.clone().aggregate_each(counts_rows, wanted).await.map_err(datafusion_error)?;
+        let wanted = self.wanted(inputs);
+        let found = self.scan.clone().aggregate_only(wanted).await.map_err(datafusion_error)?;
         let mut states = Vec::new();
-        for (function, input) in functions() {
+        for (function, input) in self.aggregation.functions().iter().zip(inputs) {
             let of_function = match input {
                 Input::Constant(value) => {
                     function.states_of_constant(found.row_count, value)?.map(|state| vec![state])
@@ -105,6 +93,36 @@ impl Aggregated {
         Ok(Some(states))
     }
 
+    /// What the functions need of the columns of the scan.
+    fn wanted(&self, inputs: &[Input]) -> WantedAggregates {
+        let mut columns: Vec<(WantedAggregate, Option<Column>)> = Vec::new();
+        for (number, (function, input)) in self.aggregation.functions().iter().zip(inputs).enumerate() {
+            let Input::Column { at, may_be_null } = input else { continue };
+            let measures = match may_be_null {
+                true => function.measures(),
+                // Those that are not expected are looked for.
+                false => function.measures().or(Measures::COUNTS),
+            };
+            let column = function.column();
+            match columns.get_mut(*at) {
+                // The first function of a column adds it.
+                None => {
+                    let extremes = self.extremes.get(number).cloned().unwrap_or_default();
+                    columns.push((WantedAggregate { measures, extremes }, column));
+                }
+                Some((wanted, known)) => {
+                    wanted.measures = wanted.measures.or(measures);
+                    // An adapter takes two columns of the table from this one; other files may have both.
+                    if *known != column {
+                        wanted.extremes = Arc::default();
+                    }
+                }
+            }
+        }
+        let counts_rows = inputs.iter().any(|input| !matches!(input, Input::Column { .. }));
+        WantedAggregates::new(counts_rows, columns.into_iter().map(|(wanted, _)| wanted))
+    }
+
     fn check_nulls(&self, function: &Function, found: &Aggregate, may_be_null: bool) -> Result<()> {
         match function.column() {
             Some(column) if found.null_count > 0 && !may_be_null => {
@@ -117,23 +135,6 @@ impl Aggregated {
             _ => Ok(()),
         }
     }
-}
-
-/// Where to note the extremes of each column of a scan, given one place for each function.
-fn extremes(inputs: &[Input], functions: &[Function], of_functions: &[Arc<Extremes>]) -> Vec<Arc<Extremes>> {
-    let mut of_columns: Vec<(Arc<Extremes>, Option<Column>)> = Vec::new();
-    for ((input, function), extremes) in inputs.iter().zip(functions).zip(of_functions) {
-        let Input::Column { at, .. } = input else { continue };
-        let column = function.column();
-        match of_columns.get_mut(*at) {
-            // The first function of a column has added it.
-            None => of_columns.push((Arc::clone(extremes), column)),
-            Some((_, known)) if *known == column => {}
-            // An adapter takes two columns of the table from this one; other files may have both.
-            Some((extremes, _)) => *extremes = Arc::default(),
-        }
-    }
-    of_columns.into_iter().map(|(extremes, _)| extremes).collect()
 }
 
 async fn by_rows(aggregation: &Aggregation, mut rows: Batches) -> Result<Vec<ScalarValue>> {
