@@ -34,7 +34,6 @@ use datafusion_proto::physical_plan::{
 };
 use datafusion_proto::protobuf;
 use prost::Message as _;
-use vortex_core::file::VortexFile;
 
 use crate::aggregation::{Aggregation, Function, Kind};
 use crate::grouping::CodedAggregateExec;
@@ -43,6 +42,7 @@ use crate::pushdown::{BestFirst, Filters};
 use crate::selection::RowSelection;
 use crate::sink::VortexSink;
 use crate::source::VortexSource;
+use vortex_core::VortexFile;
 
 /// The first bytes of every message; the last of them is the version.
 const MAGIC: &[u8] = b"vortex-datafusion\x05";

@@ -19,7 +19,8 @@ use datafusion_physical_plan::ExecutionPlan;
 use datafusion_session::Session;
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::{ObjectMeta, ObjectStore};
-use vortex_core::file::{Footer, VortexFile};
+use vortex_core::VortexFile;
+use vortex_core::file::Footer;
 use vortex_core::io::{is_versioned, object_name};
 
 use crate::convert::{datafusion_error, schema};

@@ -21,7 +21,8 @@ use datafusion_physical_plan::ExecutionPlan;
 use datafusion_session::{Session, TableProvider};
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::memory::InMemory;
-use vortex_core::file::{OpenOptions, VortexFile};
+use vortex_core::VortexFile;
+use vortex_core::file::OpenOptions;
 use vortex_core::io::ReadAt;
 
 use crate::convert::{datafusion_error, schema};

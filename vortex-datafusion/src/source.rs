@@ -25,7 +25,7 @@ use datafusion_physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use datafusion_session::Session;
 use object_store::ObjectStore;
 use tokio::runtime::Handle;
-use vortex_core::file::VortexFile;
+use vortex_core::VortexFile;
 use vortex_core::io::StorageProfile;
 use vortex_core::scan::BestRows;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use flatbuffers::{FlatBufferBuilder, ForwardsUOffset, Push, PushAlignment, Table, Vector, WIPOffset};
 
 use vortex_core::array::{ArrayParts, EncodedRef};
-use vortex_core::Registry;
-use vortex_core::{DType, Result};
+use vortex_core::dtype::DType;
+use vortex_core::{Registry, Result};
 
 use crate::{Choices, limits};
 

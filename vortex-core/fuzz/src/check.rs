@@ -10,13 +10,15 @@ use arrow::array::{
 use arrow::compute::{cast, concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, DecimalType};
 use futures::TryStreamExt as _;
-use vortex_core::array::{Aggregate, ArrayRef, EncodedRef, encoded_bytes};
+use vortex_core::array::{ArrayRef, EncodedRef, encoded_bytes};
+use vortex_core::dtype::DType;
 use vortex_core::dtype::arrow::data_type;
 use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Like, Predicate, RowPredicate};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::MemoryFile;
-use vortex_core::scan::{Measures, RowAccess, ScanBuilder, WantedAggregates};
-use vortex_core::{DType, Error, Mask, Result, Scalar, VortexFile};
+use vortex_core::scalar::Scalar;
+use vortex_core::scan::{Aggregate, Measures, RowAccess, ScanBuilder, WantedAggregates};
+use vortex_core::{Error, Mask, Result, VortexFile};
 
 use crate::Choices;
 use crate::presentations::presentation;

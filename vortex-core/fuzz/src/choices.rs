@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use vortex_core::dtype::{DecimalType, Extension, MapType, StructType};
-use vortex_core::{DType, PType};
+use vortex_core::dtype::{DType, DecimalType, Extension, MapType, PType, StructType};
 
 /// The choices not made yet.
 #[derive(Debug)]

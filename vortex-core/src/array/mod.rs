@@ -4,7 +4,7 @@
 //! bytes with the segment that it came from, and answers as much as possible without decoding. Decoding
 //! results in Arrow arrays; [`Decoded`] wraps one, so that every operation has a default.
 
-mod aggregate;
+pub(crate) mod aggregate;
 #[cfg(test)]
 pub(crate) mod build;
 pub(crate) mod bytes;
@@ -38,8 +38,7 @@ use std::sync::Arc;
 use arrow::array::{Array as _, BooleanArray, UInt64Array};
 use arrow::datatypes::DataType;
 
-pub use aggregate::{Aggregate, Measures};
-pub(crate) use aggregate::{has_sum, integer};
+pub(crate) use aggregate::{Aggregate, Measures, has_sum, integer};
 pub use arrow::array::ArrayRef;
 pub(crate) use concat::{concat, without_dictionaries};
 pub(crate) use decimals::{from_unscaled, has_digits_of};

@@ -357,10 +357,9 @@ mod tests {
     use arrow::datatypes::{Int32Type, IntervalUnit};
 
     use super::*;
-    use crate::Scalar;
     use crate::array::ArrayRef;
     use crate::array::build::Tree;
-    use crate::scalar::Value;
+    use crate::scalar::{Scalar, Value};
 
     fn round_trips(data_type: DataType) {
         let before = Field::new("c", data_type, true);

@@ -147,11 +147,11 @@ macro_rules! match_ptype {
     ($ptype:expr, |$T:ident| $body:expr) => {{
         let ptype = $ptype;
         $crate::dtype::match_integer!(ptype, |$T| $body, else match ptype {
-            $crate::PType::F16 => {
+            $crate::dtype::PType::F16 => {
                 type $T = arrow::datatypes::Float16Type;
                 $body
             }
-            $crate::PType::F32 => {
+            $crate::dtype::PType::F32 => {
                 type $T = arrow::datatypes::Float32Type;
                 $body
             }
@@ -168,35 +168,35 @@ macro_rules! match_integer {
     ($ptype:expr, |$T:ident| $body:expr, else $other:expr) => {{
         use arrow::datatypes as t;
         match $ptype {
-            $crate::PType::U8 => {
+            $crate::dtype::PType::U8 => {
                 type $T = t::UInt8Type;
                 $body
             }
-            $crate::PType::U16 => {
+            $crate::dtype::PType::U16 => {
                 type $T = t::UInt16Type;
                 $body
             }
-            $crate::PType::U32 => {
+            $crate::dtype::PType::U32 => {
                 type $T = t::UInt32Type;
                 $body
             }
-            $crate::PType::U64 => {
+            $crate::dtype::PType::U64 => {
                 type $T = t::UInt64Type;
                 $body
             }
-            $crate::PType::I8 => {
+            $crate::dtype::PType::I8 => {
                 type $T = t::Int8Type;
                 $body
             }
-            $crate::PType::I16 => {
+            $crate::dtype::PType::I16 => {
                 type $T = t::Int16Type;
                 $body
             }
-            $crate::PType::I32 => {
+            $crate::dtype::PType::I32 => {
                 type $T = t::Int32Type;
                 $body
             }
-            $crate::PType::I64 => {
+            $crate::dtype::PType::I64 => {
                 type $T = t::Int64Type;
                 $body
             }

@@ -393,7 +393,7 @@ fn exercise(tree: &Tree, dtype: &DType, len: usize, values: &ArrayRef) {
         let _ = array.validity();
         let _ = array.matches(&Predicate::IsNull);
         if !values.is_empty() {
-            let constant = crate::Scalar::from_arrow(values.as_ref(), 0, dtype).unwrap();
+            let constant = crate::scalar::Scalar::from_arrow(values.as_ref(), 0, dtype).unwrap();
             let _ = array.matches(&Predicate::Compare(crate::expr::CompareOp::LtEq, constant));
         }
         if let Some(last) = array.len().checked_sub(1) {

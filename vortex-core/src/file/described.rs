@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use arrow::buffer::Buffer;
 
-use super::VortexFile;
 use super::description::{DescriptionBytes, DescriptionParts, EOF_LEN, LONGEST_END};
 use super::footer::Footer;
 use super::open::{OpenOptions, tail_size};
 use crate::io::{READ_ALIGNMENT, ReadAt, read_exact};
 use crate::segments::checksums::{CHECKSUMS_KEY, Checksums, checksum_of};
-use crate::{Error, Result};
+use crate::{Error, Result, VortexFile};
 
 /// A parsed footer, with the bytes that it was parsed from.
 pub(crate) struct Described {

@@ -15,14 +15,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::description::{DescriptionParts, EOF_LEN, LONGEST_END};
-use super::{MAGIC, OpenOptions, SegmentId, VortexFile};
-use crate::Result;
+use super::{MAGIC, OpenOptions, SegmentId};
 use crate::error::ResultExt as _;
 use crate::io::{MemoryFile, ReadAt, read_exact};
 use crate::limits::Limits;
 use crate::wire::{
     ArrayTree, FooterTables, PostscriptSegment, RawLayout, RawNode, dtype_from_bytes, file_statistics_len,
 };
+use crate::{Result, VortexFile};
 
 /// Array trees are mostly shorter than this, so a single read suffices.
 const TREE_READ: u64 = 4 << 10;

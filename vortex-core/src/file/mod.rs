@@ -12,14 +12,14 @@ mod described;
 mod description;
 mod footer;
 mod inspect;
-mod open;
+pub(crate) mod open;
 mod zone_maps;
 
 pub(crate) use described::Described;
 pub(crate) use footer::{ARROW_SCHEMA_KEY, MAX_SCHEMA_BYTES, VERSION_KEY};
 pub use footer::{Footer, UserMetadata};
 pub use inspect::{Examination, Part, examine};
-pub use open::{OpenOptions, VortexFile};
+pub use open::OpenOptions;
 
 pub use crate::segments::{Segment, SegmentCompression, SegmentId};
 

@@ -93,7 +93,7 @@ word!(u16, rows [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15], widths [1 2 3 4 5 6 7 8
 word!(u32, rows [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31], widths [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32]);
 word!(u64, rows [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63], widths [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64]);
 
-/// Runs `$body` with `$W` bound to the [`Word`] as wide as a [`PType`](crate::PType).
+/// Runs `$body` with `$W` bound to the [`Word`] as wide as a [`PType`](crate::dtype::PType).
 macro_rules! match_word {
     ($ptype:expr, |$W:ident| $body:expr) => {
         match $ptype.byte_width() {

@@ -63,7 +63,7 @@ impl Scalar {
     /// A day of the Gregorian calendar. As a constant of a filter, it can be compared with dates in any unit.
     ///
     /// ```
-    /// use vortex_core::Scalar;
+    /// use vortex_core::scalar::Scalar;
     /// use vortex_core::expr::column;
     ///
     /// let shipped_later = column("l_shipdate").gt(Scalar::date(1995, 3, 15)?);
@@ -83,7 +83,7 @@ impl Scalar {
     /// timestamps in any unit; those with a zone with ones of any zone, those without only with ones without.
     ///
     /// ```
-    /// use vortex_core::Scalar;
+    /// use vortex_core::scalar::Scalar;
     /// use vortex_core::arrow::datatypes::TimeUnit;
     /// use vortex_core::expr::column;
     ///
@@ -103,7 +103,7 @@ impl Scalar {
     /// with decimals of any precision and scale that can represent it.
     ///
     /// ```
-    /// use vortex_core::Scalar;
+    /// use vortex_core::scalar::Scalar;
     /// use vortex_core::expr::column;
     ///
     /// let cheap = column("price").lt(Scalar::decimal(12_50, 2)?);

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 
-pub use crate::array::Measures;
+pub use crate::array::aggregate::{Aggregate, Measures};
 pub use aggregate::{Aggregates, WantedAggregate, WantedAggregates};
 pub use best_rows::BestRows;
 pub use extremes::Extremes;
@@ -48,12 +48,11 @@ pub use stream::BatchStream;
 
 use self::column::Selected;
 use self::plan::Plan;
-use crate::Result;
 use crate::expr::{Expr, FieldPath};
-use crate::file::VortexFile;
 use crate::io::{MemoryPool, Scheduler};
 pub use crate::metrics::{Counter, ScanMetrics};
 pub use crate::row_ranges::RowRanges;
+use crate::{Result, VortexFile};
 
 /// Default number of rows per batch.
 const DEFAULT_BATCH_SIZE: usize = 8192;

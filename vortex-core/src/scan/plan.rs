@@ -17,12 +17,12 @@ use super::{RowAccess, ScanBuilder, ScanMetrics, schema};
 use crate::array::Measures;
 use crate::budget::Budget;
 use crate::expr::{Expr, FieldPath};
-use crate::file::{Footer, VortexFile};
+use crate::file::Footer;
 use crate::io::Scheduler;
 use crate::mask::Mask;
 use crate::row_ranges::RowRanges;
 use crate::segments::SegmentTable;
-use crate::{Error, Result};
+use crate::{Error, Result, VortexFile};
 
 /// Target for the decoded bytes of a split.
 const SPLIT_BYTES: u64 = 8 << 20;

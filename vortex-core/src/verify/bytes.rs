@@ -3,10 +3,10 @@
 use futures::StreamExt as _;
 
 use super::Verification;
-use crate::Result;
-use crate::file::{Segment, SegmentId, VortexFile};
+use crate::file::{Segment, SegmentId};
 use crate::io::read_exact;
 use crate::segments::checksums::{Checksums, compare};
+use crate::{Result, VortexFile};
 
 /// Maximum number of reads in flight.
 const READS_AHEAD: usize = 4;

@@ -7,13 +7,13 @@ use futures::TryStreamExt as _;
 
 use super::statistics::{Actual, Findings, check_no_nulls};
 use super::{Verification, unless_storage};
-use crate::Result;
 use crate::dtype::arrow::{field, presents};
 use crate::dtype::{DType, ROOT_COLUMN, StructType};
 use crate::expr::FieldPath;
-use crate::file::{Footer, VortexFile};
+use crate::file::Footer;
 use crate::layout::{LayoutRef, ZoneMap};
 use crate::scan::ScanBuilder;
+use crate::{Result, VortexFile};
 
 /// A column with its own layout.
 pub(super) struct Column {

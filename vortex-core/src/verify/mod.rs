@@ -15,9 +15,9 @@ use futures::{StreamExt as _, TryStreamExt as _};
 
 use self::bytes::check_bytes;
 use self::column::{Column, check_column, columns_of};
-use crate::file::{Described, MAGIC, OpenOptions, VortexFile, examine};
+use crate::file::{Described, MAGIC, OpenOptions, examine};
 use crate::io::{ReadAt, read_exact};
-use crate::{Error, Result};
+use crate::{Error, Result, VortexFile};
 
 /// Columns of a remote file that are read at the same time.
 const MAX_COLUMNS_AT_ONCE: usize = 8;

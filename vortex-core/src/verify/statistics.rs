@@ -5,12 +5,13 @@ use std::cmp::Ordering;
 use arrow::array::{Array as _, ArrayRef};
 
 use super::Verification;
+use crate::Result;
 use crate::array::Aggregate;
 use crate::dtype::DType;
 use crate::layout::ZoneMap;
+use crate::scalar::Scalar;
 use crate::stats::compute::Summary;
 use crate::stats::{FieldStats, is_float, widen_zero};
-use crate::{Result, Scalar};
 
 /// Properties of the values of some rows.
 pub(super) struct Actual {

@@ -6,9 +6,8 @@ use arrow::array::{
     ArrayRef, Date32Array, Decimal128Array, Float64Array, Int8Array, Int64Array, RecordBatch, StringArray,
     UInt64Array,
 };
-use vortex_core::array::Aggregate;
 use vortex_core::expr::{Expr, FieldPath, column};
-use vortex_core::scan::{Measures, ScanBuilder, ScanMetrics, WantedAggregates};
+use vortex_core::scan::{Aggregate, Measures, ScanBuilder, ScanMetrics, WantedAggregates};
 use vortex_core::write::WriteOptions;
 use vortex_core::{Release, VortexFile};
 

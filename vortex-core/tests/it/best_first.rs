@@ -9,13 +9,14 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::Int64Type;
 use bytes::Bytes;
 use futures::StreamExt as _;
+use vortex_core::dtype::{DType, PType};
 use vortex_core::expr::{CompareOp, DynamicFilter, Expr, FieldPath};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::{MemoryPool, Scheduler, StorageProfile};
-use vortex_core::scalar::Value;
+use vortex_core::scalar::{Scalar, Value};
 use vortex_core::scan::{BestRows, ScanBuilder, ScanMetrics};
 use vortex_core::write::WriteOptions;
-use vortex_core::{DType, Limits, PType, Scalar, VortexFile};
+use vortex_core::{Limits, VortexFile};
 
 use crate::given::{Stored, collect, opened, written};
 use crate::random::scattered;

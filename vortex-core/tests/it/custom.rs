@@ -14,6 +14,7 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::DataType;
 use vortex_core::Registry;
 use vortex_core::array::{ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, present};
+use vortex_core::dtype::DType;
 use vortex_core::dtype::arrow::data_type;
 use vortex_core::encodings::Encoding;
 use vortex_core::expr::{Expr, column};
@@ -23,7 +24,7 @@ use vortex_core::ipc::{IpcReadOptions, IpcReader, IpcWriter};
 use vortex_core::layout::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet};
 use vortex_core::scan::{RowAccess, ScanBuilder};
 use vortex_core::write::WriteOptions;
-use vortex_core::{DType, Error, Limits, Mask, Result, VortexFile, verify};
+use vortex_core::{Error, Limits, Mask, Result, VortexFile, verify};
 
 use crate::given::{Stored, collect_valid, opened, written};
 use crate::random::scattered;

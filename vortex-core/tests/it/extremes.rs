@@ -5,11 +5,10 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, BinaryArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
 use proptest::prelude::*;
 use vortex_core::VortexFile;
-use vortex_core::array::Aggregate;
 use vortex_core::expr::{Expr, column};
 use vortex_core::io::StorageProfile;
 use vortex_core::scan::{
-    Extremes, Measures, RowRanges, ScanBuilder, ScanMetrics, WantedAggregate, WantedAggregates,
+    Aggregate, Extremes, Measures, RowRanges, ScanBuilder, ScanMetrics, WantedAggregate, WantedAggregates,
 };
 use vortex_core::write::WriteOptions;
 

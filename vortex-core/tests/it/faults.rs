@@ -9,13 +9,14 @@ use futures::StreamExt as _;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _};
 use test_store::{ReadFault as Fault, TestStore};
+use vortex_core::dtype::{DType, PType};
 use vortex_core::expr::{CompareOp, Expr};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::{BlockCache, ObjectFile, ReadAt as _, Scheduler};
-use vortex_core::scalar::Value;
+use vortex_core::scalar::{Scalar, Value};
 use vortex_core::scan::{ScanBuilder, ScanMetrics};
 use vortex_core::write::WriteOptions;
-use vortex_core::{DType, Error, PType, Scalar, VortexFile};
+use vortex_core::{Error, VortexFile};
 
 use crate::given::{collect, lineitem, written};
 use crate::random::{Random, scattered};

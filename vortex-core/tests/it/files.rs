@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use arrow::array::UInt64Array;
 use arrow::compute::take_record_batch;
-use vortex_core::array::Aggregate;
 use vortex_core::expr::{FieldPath, column};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::LocalFile;
-use vortex_core::scan::{Measures, RowAccess, ScanMetrics, WantedAggregates};
+use vortex_core::scan::{Aggregate, Measures, RowAccess, ScanMetrics, WantedAggregates};
 use vortex_core::{VortexFile, verify};
 
 use crate::given::{collect_blocking, files_of, golden, golden_files, is_invalid_arrow, open_blocking};

@@ -23,9 +23,8 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::{MemoryFile, MemorySink, ReadAt, StorageProfile};
 use vortex_core::scan::ScanBuilder;
-use vortex_core::verify::Verification;
 use vortex_core::write::{FileWriter, WriteOptions, WriteSummary};
-use vortex_core::{Error, Result, VortexFile, verify};
+use vortex_core::{Error, Result, Verification, VortexFile, verify};
 
 /// The folder of files written by real releases, `<release>/<case>.vortex` beside `<case>.arrow`.
 pub(crate) fn golden_files() -> PathBuf {

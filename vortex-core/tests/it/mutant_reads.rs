@@ -7,14 +7,15 @@ use std::sync::Arc;
 use arrow::array::{Array as _, BooleanArray, RecordBatch};
 use arrow::compute::{SortOptions, filter_record_batch};
 use arrow::datatypes::{DataType, Field, Schema};
-use vortex_core::array::Aggregate;
-use vortex_core::dtype::StructType;
+use vortex_core::dtype::{DType, StructType};
 use vortex_core::expr::{CompareOp, DynamicFilter, Expr, FieldPath, InList, Like, Predicate, RowPredicate};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::{MemoryFile, ReadAt, StorageProfile};
-use vortex_core::scan::{Extremes, Measures, RowAccess, ScanBuilder, WantedAggregate, WantedAggregates};
-use vortex_core::verify::verify;
-use vortex_core::{DType, Error, Limits, Scalar, VortexFile};
+use vortex_core::scalar::Scalar;
+use vortex_core::scan::{
+    Aggregate, Extremes, Measures, RowAccess, ScanBuilder, WantedAggregate, WantedAggregates,
+};
+use vortex_core::{Error, Limits, VortexFile, verify};
 
 use crate::given::{Stored, collect_cast, collect_valid, is_invalid_arrow};
 use crate::presentations::presentation;

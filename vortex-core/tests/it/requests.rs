@@ -6,9 +6,10 @@ use arrow::array::{AsArray as _, Int32Array, RecordBatch, StructArray};
 use arrow::datatypes::{DataType, Field, Fields, Int64Type, UInt64Type};
 use vortex_core::expr::{Expr, column};
 use vortex_core::io::LocalFile;
+use vortex_core::scalar::Scalar;
 use vortex_core::scan::{RowAccess, ScanBuilder};
 use vortex_core::write::WriteOptions;
-use vortex_core::{Error, Result, Scalar, VortexFile};
+use vortex_core::{Error, Result, VortexFile};
 
 use crate::given::{collect, lineitem, opened, written};
 

@@ -10,12 +10,13 @@ use arrow::array::{ArrayRef, AsArray as _, Int64Array, RecordBatch, StringArray}
 use arrow::compute::SortOptions;
 use arrow::datatypes::{Int64Type, UInt64Type};
 use futures::StreamExt as _;
+use vortex_core::dtype::{DType, PType};
 use vortex_core::expr::{CompareOp, DynamicFilter, Expr, FieldPath, column};
 use vortex_core::io::StorageProfile;
-use vortex_core::scalar::Value;
+use vortex_core::scalar::{Scalar, Value};
 use vortex_core::scan::{RowRanges, ScanBuilder, ScanMetrics};
 use vortex_core::write::WriteOptions;
-use vortex_core::{DType, PType, Scalar, VortexFile, io::MemoryFile};
+use vortex_core::{VortexFile, io::MemoryFile};
 
 use crate::given::{Stored, collect, opened, written};
 use crate::random::{Random, scattered};

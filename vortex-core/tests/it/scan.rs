@@ -13,14 +13,14 @@ use arrow::buffer::NullBuffer;
 use arrow::compute::{cast, concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use futures::{StreamExt as _, TryStreamExt as _};
-use vortex_core::array::Aggregate;
+use vortex_core::dtype::{DType, PType};
 use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Like, Predicate, column};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::{MemoryFile, Scheduler, StorageProfile};
-use vortex_core::scalar::Value;
-use vortex_core::scan::ScanMetrics;
+use vortex_core::scalar::{Scalar, Value};
+use vortex_core::scan::{Aggregate, ScanMetrics};
 use vortex_core::write::WriteOptions;
-use vortex_core::{DType, Error, PType, Scalar, VortexFile};
+use vortex_core::{Error, VortexFile};
 
 use crate::given::{Stored, collect, files_of, golden, lineitem, open_blocking, opened, written};
 use crate::random::scattered;

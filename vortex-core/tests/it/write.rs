@@ -10,13 +10,14 @@ use bytes::Bytes;
 use object_store::ObjectStoreExt as _;
 use object_store::memory::InMemory;
 use proptest::prelude::*;
+use vortex_core::dtype::{DType, PType};
 use vortex_core::expr::{CompareOp, Expr, FieldPath, Predicate};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::{LocalFile, LocalSink, MemorySink, ObjectFile, ObjectSink, Sink};
-use vortex_core::scalar::Value;
+use vortex_core::scalar::{Scalar, Value};
 use vortex_core::stats::FieldStats;
 use vortex_core::write::{FileWriter, WriteOptions, write_reader};
-use vortex_core::{DType, Level, PType, Release, Result, Scalar, VortexFile};
+use vortex_core::{Level, Release, Result, VortexFile};
 
 use crate::given::{collect, opened, read_as, table, verified, written_by};
 use crate::random::{Random, any_type, array, plain_types};

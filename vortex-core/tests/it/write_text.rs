@@ -8,10 +8,11 @@ use arrow::array::{
 };
 use arrow::compute::{cast, filter_record_batch};
 use arrow::datatypes::{DataType, Int8Type, Int32Type};
+use vortex_core::dtype::DType;
 use vortex_core::expr::{CompareOp, Expr, FieldPath, Predicate};
-use vortex_core::scalar::Value;
+use vortex_core::scalar::{Scalar, Value};
 use vortex_core::write::WriteOptions;
-use vortex_core::{DType, Level, Scalar, VortexFile};
+use vortex_core::{Level, VortexFile};
 
 use crate::given::{collect, opened, read_as, written, written_by};
 use crate::random::{Random, scattered};

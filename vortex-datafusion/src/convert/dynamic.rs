@@ -10,7 +10,7 @@ use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::utils::{collect_columns, split_conjunction};
 use datafusion_physical_expr_common::physical_expr::{snapshot_generation, snapshot_physical_expr};
 use parking_lot::Mutex;
-use vortex_core::DType;
+use vortex_core::dtype::DType;
 use vortex_core::expr::{DynamicFilter, Expr, FieldPath};
 
 use super::expr::branches;

@@ -3,8 +3,9 @@
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use datafusion_common::{Result, ScalarValue};
+use vortex_core::dtype::DType;
 use vortex_core::dtype::arrow::{data_type, presents};
-use vortex_core::{DType, Scalar};
+use vortex_core::scalar::Scalar;
 
 use super::datafusion_error;
 
@@ -139,7 +140,7 @@ pub(crate) fn digits(of: &DataType) -> Option<(i16, i16)> {
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::TimeUnit;
-    use vortex_core::PType;
+    use vortex_core::dtype::PType;
     use vortex_core::scalar::Value;
 
     use super::*;

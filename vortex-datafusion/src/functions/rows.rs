@@ -12,11 +12,13 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion_common::{DataFusionError, Result, resources_err};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use vortex_core::dtype::DType;
 use vortex_core::dtype::arrow::data_type;
-use vortex_core::file::{Footer, SegmentId, VortexFile};
+use vortex_core::file::{Footer, SegmentId};
 use vortex_core::layout::{LayoutRef, ZoneMap};
+use vortex_core::scalar::Scalar;
 use vortex_core::stats::{FieldStats, Precision};
-use vortex_core::{DType, Excerpt, Scalar};
+use vortex_core::{Excerpt, VortexFile};
 
 use crate::convert::datafusion_error;
 

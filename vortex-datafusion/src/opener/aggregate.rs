@@ -7,10 +7,9 @@ use datafusion_common::{Result, ScalarValue, exec_err};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{Column, Literal};
 use futures::{StreamExt as _, TryStreamExt as _};
-use vortex_core::array::Aggregate;
 use vortex_core::dtype::arrow::presents;
 use vortex_core::expr::FieldPath;
-use vortex_core::scan::{Extremes, Measures, ScanBuilder, WantedAggregate, WantedAggregates};
+use vortex_core::scan::{Aggregate, Extremes, Measures, ScanBuilder, WantedAggregate, WantedAggregates};
 
 use super::{Adapted, Batches};
 use crate::aggregation::{Aggregation, ByRows, Function};

@@ -49,8 +49,8 @@ use open_files::OpenFile;
 pub(crate) use open_files::OpenFiles;
 use prune::{FileConstants, file_pruner};
 use stream::{FileBatches, Projector};
+use vortex_core::VortexFile;
 use vortex_core::expr::{Expr, FieldPath};
-use vortex_core::file::VortexFile;
 use vortex_core::io::object_name;
 use vortex_core::scan::{BestRows, Extremes, RowRanges, ScanBuilder};
 

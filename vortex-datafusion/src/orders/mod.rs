@@ -23,7 +23,7 @@ use datafusion_datasource::PartitionedFile;
 use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
 use datafusion_physical_expr::expressions::Column;
 use datafusion_physical_expr::{LexOrdering, LexRequirement, PhysicalSortExpr, PhysicalSortRequirement};
-use vortex_core::DType;
+use vortex_core::dtype::DType;
 use vortex_core::file::Footer;
 
 pub use self::row_order::RowOrder;

@@ -12,9 +12,9 @@ use datafusion_execution::config::SessionConfig;
 use datafusion_execution::runtime_env::RuntimeEnv;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
-use vortex_core::file::{Footer, OpenOptions, VortexFile};
+use vortex_core::file::{Footer, OpenOptions};
 use vortex_core::io::{BlockCache, ObjectFile, ReadAt, Scheduler, StorageProfile, StoreId};
-use vortex_core::{Limits, Registry};
+use vortex_core::{Limits, Registry, VortexFile};
 
 use self::footers::FooterCache;
 use crate::convert::datafusion_error;

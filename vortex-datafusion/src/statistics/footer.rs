@@ -6,12 +6,11 @@
 use arrow::datatypes::{DataType, Field, Fields, Schema};
 use datafusion_common::stats::Precision;
 use datafusion_common::{ColumnStatistics, ScalarValue, Statistics};
-use vortex_core::dtype::StructType;
 use vortex_core::dtype::arrow::presents;
+use vortex_core::dtype::{DType, StructType};
 use vortex_core::file::Footer;
-use vortex_core::scalar::Value;
+use vortex_core::scalar::{Scalar, Value};
 use vortex_core::stats::{FieldStats, Precision as Known};
-use vortex_core::{DType, Scalar};
 
 use crate::convert::to_datafusion;
 
@@ -222,10 +221,10 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{ArrayRef, Int32Array, RecordBatch};
-    use vortex_core::dtype::ROOT_COLUMN;
+    use vortex_core::VortexFile;
+    use vortex_core::dtype::{PType, ROOT_COLUMN};
     use vortex_core::io::{MemoryFile, MemorySink};
     use vortex_core::write::{FileWriter, WriteOptions};
-    use vortex_core::{PType, VortexFile};
 
     use super::*;
 

@@ -15,10 +15,11 @@ use reference_vortex::buffer::{Alignment, ByteBuffer};
 use reference_vortex::error::VortexResult;
 use reference_vortex::session::VortexSession;
 use reference_vortex::session::registry::ReadContext;
+use vortex_core::Limits;
 use vortex_core::Registry;
 use vortex_core::array::ArrayParts;
+use vortex_core::dtype::DType;
 use vortex_core::dtype::arrow::from_field;
-use vortex_core::{DType, Limits};
 
 use super::Outcome;
 use super::cases::Case;

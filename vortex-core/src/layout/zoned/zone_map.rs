@@ -12,8 +12,9 @@ use crate::array::EncodedRef;
 use crate::array::row_bytes::copied_bytes;
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
+use crate::scalar::Scalar;
 use crate::stats::{FieldStats, Precision, is_float, sum_dtype, text_bounds};
-use crate::{Error, Result, Scalar};
+use crate::{Error, Result};
 
 /// Bounds that take more bytes are ignored: per zone, twice as many as writers leave those of text, but at least these of
 /// few zones.

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
+use vortex_core::Verification;
 use vortex_core::file::OpenOptions;
 use vortex_core::verify;
-use vortex_core::verify::Verification;
 use vortex_datafusion::verify_order;
 
 use crate::failure::{Failure, Failures, Outcome};

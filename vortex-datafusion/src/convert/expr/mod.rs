@@ -17,9 +17,9 @@ use datafusion_physical_expr::expressions::{
     BinaryExpr, CaseExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr,
 };
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use vortex_core::dtype::DType;
 use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Like, Predicate};
-use vortex_core::scalar::Value;
-use vortex_core::{DType, Scalar};
+use vortex_core::scalar::{Scalar, Value};
 
 use super::{chain, to_core};
 

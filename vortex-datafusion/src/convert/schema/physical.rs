@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use datafusion_common::{HashMap, Result};
-use vortex_core::DType;
 use vortex_core::array::can_decode_as;
-use vortex_core::dtype::MapType;
 use vortex_core::dtype::arrow::{data_type, presents};
+use vortex_core::dtype::{DType, MapType};
 
 use super::ByName;
 use super::merge::item_of;

@@ -4,8 +4,9 @@ use arrow::array::{Array, ArrayRef, UInt64Array};
 use serde_json::{Map, Value, json};
 use vortex_core::file::Examination;
 use vortex_core::layout::ZoneMap;
+use vortex_core::scalar::Scalar;
 use vortex_core::stats::{FieldStats, Precision};
-use vortex_core::{Error, Excerpt, Scalar};
+use vortex_core::{Error, Excerpt};
 
 use super::print::scalar;
 use super::report::{Node, Report};

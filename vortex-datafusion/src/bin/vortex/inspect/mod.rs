@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
-use vortex_core::Error;
-use vortex_core::file::{OpenOptions, VortexFile, examine};
+use vortex_core::file::{OpenOptions, examine};
 use vortex_core::io::ReadAt;
+use vortex_core::{Error, VortexFile};
 
 use crate::failure::{Failure, Failures, Outcome};
 use crate::stores::Stores;

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use arrow::array::Array;
 use unicode_width::UnicodeWidthStr as _;
-use vortex_core::Scalar;
 use vortex_core::dtype::arrow::data_type;
 use vortex_core::file::Examination;
 use vortex_core::layout::ZoneMap;
+use vortex_core::scalar::Scalar;
 use vortex_core::stats::{FieldStats, Precision};
 
 use super::report::{Node, Report};

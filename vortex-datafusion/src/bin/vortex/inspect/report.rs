@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
 
-use vortex_core::file::{Footer, SegmentId, VortexFile};
+use vortex_core::dtype::DType;
+use vortex_core::file::{Footer, SegmentId};
 use vortex_core::layout::{LayoutRef, ZoneMap};
 use vortex_core::stats::FieldStats;
-use vortex_core::{DType, Excerpt};
+use vortex_core::{Excerpt, VortexFile};
 
 use super::{Arguments, Part};
 
