@@ -8,8 +8,8 @@
 
 use std::ops::Range;
 
+use super::aggregate::leading_splits;
 use super::best_first::{Place, Unread};
-use super::extremes::leading_splits;
 use super::plan::{Plan, Split};
 use super::zone_maps::ZoneMaps;
 

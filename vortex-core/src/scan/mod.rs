@@ -9,24 +9,17 @@
 mod admission;
 mod aggregate;
 mod best_first;
-mod best_rows;
 mod column;
 mod conjunct;
 mod cursor;
 mod decode;
-mod extremes;
 mod fetch;
 mod filter;
 mod gather;
 mod halves;
-mod known;
-mod late;
-mod lease_request;
 mod plan;
 mod queue;
 mod reader;
-mod ready;
-mod recent;
 mod schema;
 mod split;
 mod stream;
@@ -40,9 +33,8 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 
 pub use crate::array::aggregate::{Aggregate, Measures};
-pub use aggregate::{Aggregates, WantedAggregate, WantedAggregates};
-pub use best_rows::BestRows;
-pub use extremes::Extremes;
+pub use aggregate::{Aggregates, Extremes, WantedAggregate, WantedAggregates};
+pub use best_first::BestRows;
 pub use reader::BatchReader;
 pub use stream::BatchStream;
 

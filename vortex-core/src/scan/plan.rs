@@ -7,12 +7,10 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 
-use super::aggregate::Totals;
-use super::best_first::BestFirst;
-use super::best_rows::BestRows;
+use super::aggregate::{Known, Totals};
+use super::best_first::{BestFirst, BestRows};
 use super::column::Column;
 use super::conjunct::{self, Conjunct};
-use super::known::Known;
 use super::{RowAccess, ScanBuilder, ScanMetrics, schema};
 use crate::array::Measures;
 use crate::budget::Budget;

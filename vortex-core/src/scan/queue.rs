@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::best_first::{BestFirst, Place};
-use super::lease_request::LeaseRequest;
+use super::fetch::{LeaseRequest, Recent};
 use super::plan::Plan;
-use super::recent::Recent;
 use super::split::FilteredSplit;
 use super::zone_maps::ZoneMaps;
 use crate::Result;

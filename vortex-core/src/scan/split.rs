@@ -14,12 +14,10 @@ use arrow::row::OwnedRow;
 
 use super::RowAccess;
 use super::best_first::Best;
-use super::decode::{decode, live_range};
-use super::fetch::{byte_len, fetch, lease, missing_bytes, wait, wanted};
+use super::decode::{LatePiece, LateRows, decode, live_range};
+use super::fetch::{LeasedSegments, SplitNeeds, byte_len, fetch, lease, missing_bytes, wait, wanted};
 use super::filter::{Check, Payoffs};
 use super::gather;
-use super::late::{LatePiece, LateRows};
-use super::lease_request::{LeasedSegments, SplitNeeds};
 use super::plan::{Plan, Split};
 use crate::Result;
 use crate::io::Urgency;
@@ -286,7 +284,7 @@ mod tests {
     use arrow::array::Int64Array;
 
     use super::super::admission::Admission;
-    use super::super::recent::Recent;
+    use super::super::fetch::Recent;
     use super::super::zone_maps::ZoneMaps;
     use super::*;
     use crate::expr::column;

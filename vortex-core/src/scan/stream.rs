@@ -22,11 +22,11 @@ use futures::stream::{BoxStream, try_unfold};
 use futures::{Stream, StreamExt as _, TryFutureExt as _};
 
 use super::admission::Admission;
+use super::decode::Ready;
+use super::fetch::Recent;
 use super::gather;
 use super::plan::Plan;
 use super::queue::SplitQueue;
-use super::ready::Ready;
-use super::recent::Recent;
 use super::split::{DecodedSplit, FilteredSplit, Rows};
 use super::tasks::Tasks;
 use super::zone_maps::ZoneMaps;

@@ -17,16 +17,16 @@ use arrow::compute::kernels::cmp::{gt, lt};
 use arrow::compute::{SortOptions, sort_to_indices};
 use parking_lot::Mutex;
 
-use super::plan::Plan;
-use super::zone_maps::ZoneMaps;
 use crate::array::{Aggregate, Measures};
 use crate::dtype::DType;
 use crate::expr::{CompareOp, Predicate};
 use crate::layout::ZoneMap;
 use crate::pruning::{RowBlocks, may_hold};
 use crate::scalar::Scalar;
+use crate::scan::plan::Plan;
+use crate::scan::zone_maps::ZoneMaps;
 
-/// The extremes of a column found by scans that [aggregate](super::ScanBuilder::aggregate_only). Scans of several files,
+/// The extremes of a column found by scans that [aggregate](crate::scan::ScanBuilder::aggregate_only). Scans of several files,
 /// one after the other, whose results are merged can share it: those that follow need not find extremes that lie
 /// between these.
 #[derive(Debug, Default)]
@@ -92,7 +92,7 @@ fn keep(known: &mut Option<Scalar>, found: Option<&Scalar>, wins: Ordering) {
 }
 
 /// The first rows of splits to read before all others: those that may hold an extreme which rules out most of the rest.
-pub(super) fn leading_splits(plan: &Plan, zone_maps: &ZoneMaps) -> Vec<u64> {
+pub(in crate::scan) fn leading_splits(plan: &Plan, zone_maps: &ZoneMaps) -> Vec<u64> {
     if plan.totals.is_none() || !plan.prune || plan.picks_rows() {
         return Vec::new();
     }

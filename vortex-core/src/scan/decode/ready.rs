@@ -8,10 +8,10 @@ use arrow::compute::BatchCoalescer;
 use arrow::datatypes::FieldRef;
 
 use super::late::LatePiece;
-use super::plan::Plan;
 use crate::Result;
 use crate::array::row_bytes::{copied_bytes, max_rows, reserved_bytes};
 use crate::array::without_dictionaries;
+use crate::scan::plan::Plan;
 
 /// Batches are not joined if Arrow would reserve more bytes than this for their rows.
 const MAX_RESERVED_BYTES: u64 = 1 << 30;
@@ -21,7 +21,7 @@ const MAX_RESERVED_BYTES: u64 = 1 << 30;
 const MAX_WAITING_BYTES: u64 = 16 << 20;
 
 /// Batches that are ready to be returned.
-pub(super) struct Ready {
+pub(in crate::scan) struct Ready {
     batches: VecDeque<RecordBatch>,
     /// Rows after these batches that are decoded when they are taken; no rows wait to be joined meanwhile.
     late: VecDeque<LatePiece>,
@@ -36,7 +36,7 @@ pub(super) struct Ready {
 }
 
 impl Ready {
-    pub(super) fn new(plan: &Plan) -> Self {
+    pub(in crate::scan) fn new(plan: &Plan) -> Self {
         let joins = plan.is_selective() && may_be_joined(plan);
         Self {
             batches: VecDeque::new(),
@@ -49,12 +49,12 @@ impl Ready {
     }
 
     /// Whether no batch can be returned; rows may still wait to be joined.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::scan) fn is_empty(&self) -> bool {
         self.batches.is_empty() && self.late.is_empty()
     }
 
     /// Number of rows, including those that wait to be joined.
-    pub(super) fn row_count(&self) -> u64 {
+    pub(in crate::scan) fn row_count(&self) -> u64 {
         let ready: usize = self.batches.iter().map(RecordBatch::num_rows).sum();
         let first = self.first.as_ref().map_or(0, RecordBatch::num_rows);
         let waiting = self.joining.as_ref().map_or(0, BatchCoalescer::get_buffered_rows);
@@ -66,7 +66,7 @@ impl Ready {
     ///
     /// # Errors
     /// If rows cannot be decoded.
-    pub(super) fn pop(&mut self) -> Result<Option<RecordBatch>> {
+    pub(in crate::scan) fn pop(&mut self) -> Result<Option<RecordBatch>> {
         if self.batches.is_empty()
             && let Some(piece) = self.late.pop_front()
         {
@@ -76,14 +76,14 @@ impl Ready {
     }
 
     /// Adds rows that are decoded when they are taken.
-    pub(super) fn push_late(&mut self, pieces: Vec<LatePiece>) -> Result<()> {
+    pub(in crate::scan) fn push_late(&mut self, pieces: Vec<LatePiece>) -> Result<()> {
         self.finish()?;
         self.late.extend(pieces);
         Ok(())
     }
 
     /// Adds decoded rows; there are none that are decoded late.
-    pub(super) fn push(&mut self, batch: RecordBatch) -> Result<()> {
+    pub(in crate::scan) fn push(&mut self, batch: RecordBatch) -> Result<()> {
         debug_assert!(self.late.is_empty(), "these would come later");
         if self.joining.is_none() {
             self.batches.push_back(batch);
@@ -130,7 +130,7 @@ impl Ready {
     }
 
     /// Joins the rows that wait, no matter how few.
-    pub(super) fn finish(&mut self) -> Result<()> {
+    pub(in crate::scan) fn finish(&mut self) -> Result<()> {
         if let Some(first) = self.first.take() {
             self.waiting_bytes = 0;
             self.batches.push_back(first);
@@ -142,7 +142,7 @@ impl Ready {
         self.take_joined()
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(in crate::scan) fn clear(&mut self) {
         self.batches.clear();
         self.late.clear();
         self.first = None;

@@ -16,7 +16,7 @@ const FEW_BYTES: usize = 1 << 20;
 
 /// Recently used segments, at most about `limit` bytes of them.
 #[derive(Debug)]
-pub(super) struct Recent {
+pub(in crate::scan) struct Recent {
     limit: usize,
     bytes: usize,
     /// The memory of the scan, and those of the bytes that are charged to it.
@@ -38,12 +38,12 @@ struct Used {
 }
 
 impl Recent {
-    pub(super) fn new(limit: usize, memory: &Arc<Budget>) -> Self {
+    pub(in crate::scan) fn new(limit: usize, memory: &Arc<Budget>) -> Self {
         Self { limit, bytes: 0, memory: Arc::clone(memory), charged: 0, clock: 0, used: HashMap::new() }
     }
 
     /// Keeps the segments that one split has used.
-    pub(super) fn keep(&mut self, leases: Vec<Lease>) {
+    pub(in crate::scan) fn keep(&mut self, leases: Vec<Lease>) {
         self.clock += 1;
         for lease in leases {
             let (id, bytes, charged) = (lease.id, lease.held_bytes(), lease.charged_to(&self.memory));
@@ -63,7 +63,7 @@ impl Recent {
 
     /// Bytes kept that are charged to the scan, whether they are also held elsewhere or not. Those that another scan
     /// has requested, or that are kept with the footer, make no room.
-    pub(super) fn charged(&self) -> u64 {
+    pub(in crate::scan) fn charged(&self) -> u64 {
         self.charged
     }
 
@@ -96,7 +96,7 @@ impl Recent {
     }
 
     /// Drops everything.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::scan) fn clear(&mut self) {
         self.used.clear();
         (self.bytes, self.charged) = (0, 0);
     }

@@ -1,5 +1,8 @@
 //! Aggregates of the rows of a scan: counts, extremes and sums, computed without building batches.
 
+mod extremes;
+mod known;
+
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -7,11 +10,12 @@ use arrow::datatypes::{Field, Schema};
 use futures::TryStreamExt as _;
 use parking_lot::Mutex;
 
+pub use self::extremes::Extremes;
+pub(super) use self::extremes::leading_splits;
+pub(super) use self::known::Known;
 use super::column::Column;
 use super::decode::live_range;
-use super::extremes::Extremes;
 use super::halves::{MAX_PARTS, in_halves};
-use super::known::Known;
 use super::plan::{Plan, Split};
 use super::zone_maps::ZoneMaps;
 use super::{BatchStream, ScanBuilder, ScanMetrics};

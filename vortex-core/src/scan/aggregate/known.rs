@@ -3,18 +3,18 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::aggregate::Totals;
-use super::plan::Plan;
-use super::zone_maps::ZoneMaps;
+use super::Totals;
 use crate::array::{Aggregate, Measures};
 use crate::layout::ZoneMap;
 use crate::mask::Mask;
 use crate::pruning::RowBlocks;
+use crate::scan::plan::Plan;
+use crate::scan::zone_maps::ZoneMaps;
 
 /// For each projected column, the aggregates of the rows of a split, if statistics contain them, or none if its rows
 /// cannot change what is wanted. Other columns are read.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Known(Option<Arc<[Option<Aggregate>]>>);
+pub(in crate::scan) struct Known(Option<Arc<[Option<Aggregate>]>>);
 
 impl Known {
     /// What is known of a whole file from the statistics of its footer. If `all_pass`, all rows pass the filter.
@@ -68,7 +68,7 @@ impl Known {
     }
 
     /// Whether the aggregates of the projected column at this position are known.
-    pub(super) fn has(&self, at: usize) -> bool {
+    pub(in crate::scan) fn has(&self, at: usize) -> bool {
         self.get(at).is_some()
     }
 

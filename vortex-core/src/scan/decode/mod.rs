@@ -1,10 +1,15 @@
 //! Decoding the live rows of a split once all that this takes has arrived.
 
+mod late;
+mod ready;
+
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, UInt64Array};
 
+pub(super) use self::late::{LatePiece, LateRows};
+pub(super) use self::ready::Ready;
 use super::halves::{MAX_PARTS_HELD, in_halves};
 use super::plan::{Plan, Split};
 use crate::Result;

@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 
-use super::decode::{decode_column, in_batches, live_range};
-use super::halves::{MAX_PARTS_HELD, in_halves};
-use super::plan::{Plan, Split};
+use super::{decode_column, in_batches, live_range};
 use crate::array::EncodedRef;
 use crate::error::ResultExt as _;
 use crate::layout::SegmentSet;
 use crate::limits::Work;
 use crate::mask::Mask;
+use crate::scan::halves::{MAX_PARTS_HELD, in_halves};
+use crate::scan::plan::{Plan, Split};
 use crate::segments::Lease;
 use crate::{Error, Result};
 
@@ -21,7 +21,7 @@ use crate::{Error, Result};
 const PIECE_BYTES: u64 = 256 << 10;
 
 /// The live rows of a split, as they are stored.
-pub(super) struct LateRows {
+pub(in crate::scan) struct LateRows {
     plan: Arc<Plan>,
     /// One per projected column.
     columns: Vec<EncodedRef>,
@@ -32,7 +32,7 @@ pub(super) struct LateRows {
 }
 
 /// Some rows of a split that are to be decoded.
-pub(super) struct LatePiece {
+pub(in crate::scan) struct LatePiece {
     of: Arc<LateRows>,
     rows: Range<usize>,
 }
@@ -40,7 +40,11 @@ pub(super) struct LatePiece {
 impl LateRows {
     /// The live rows of a split; `None` if they are better decoded at once: if they are few, if a part of them takes about
     /// as long as all, or if what they have in common exceeds the limits.
-    pub(super) fn read(plan: &Arc<Plan>, split: &Split, have: &SegmentSet<'_>) -> Result<Option<Self>> {
+    pub(in crate::scan) fn read(
+        plan: &Arc<Plan>,
+        split: &Split,
+        have: &SegmentSet<'_>,
+    ) -> Result<Option<Self>> {
         let rows = live_range(split);
         let count = split.live.true_count() as u64;
         if !plan.decodes_late() || count <= piece_rows(plan) || count < (rows.end - rows.start) / 2 {
@@ -82,7 +86,7 @@ impl LateRows {
     }
 
     /// All rows, in pieces.
-    pub(super) fn into_pieces(self) -> Vec<LatePiece> {
+    pub(in crate::scan) fn into_pieces(self) -> Vec<LatePiece> {
         let len = self.columns.first().map_or(0, |column| column.len());
         let step = usize::try_from(piece_rows(&self.plan)).unwrap_or(usize::MAX);
         let of = Arc::new(self);

@@ -1,10 +1,14 @@
 //! Requesting segments and waiting for them, with memory taken for those that are not held yet.
 
+mod lease_request;
+mod recent;
+
 use std::ops::Range;
 use std::time::Instant;
 
+pub(super) use self::lease_request::{LeaseRequest, LeasedSegments, SplitNeeds};
+pub(super) use self::recent::Recent;
 use super::plan::Plan;
-use super::recent::Recent;
 use crate::Result;
 use crate::budget::Reservation;
 use crate::io::{RangeRequest, Urgency};
@@ -112,7 +116,7 @@ mod tests {
 
     #[tokio::test]
     async fn lists_whose_elements_are_stored_separately_are_fetched_but_not_decoded() {
-        let bytes = include_bytes!("../../tests/files/0.91.0/list_nested.unstable.vortex");
+        let bytes = include_bytes!("../../../tests/files/0.91.0/list_nested.unstable.vortex");
         let file = opened(bytes.as_slice()).await;
         let plan = Plan::new(&file.scan().with_projection(["utf8"])).unwrap();
         let (column, rows) = (&plan.projection[0], 3..file.row_count());

@@ -4,16 +4,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::fetch::{lease, missing_bytes, take_memory};
-use super::plan::Plan;
 use super::recent::Recent;
+use super::{lease, missing_bytes, take_memory};
 use crate::Result;
 use crate::budget::Reservation;
 use crate::io::Urgency;
+use crate::scan::plan::Plan;
 use crate::segments::{Lease, SegmentId};
 
 /// Segments to be requested together, and the memory for them.
-pub(super) struct LeaseRequest {
+pub(in crate::scan) struct LeaseRequest {
     plan: Arc<Plan>,
     /// With the urgency given by the first split that needs each.
     urgencies: BTreeMap<SegmentId, Urgency>,
@@ -21,28 +21,28 @@ pub(super) struct LeaseRequest {
 }
 
 /// What one split needs.
-pub(super) struct SplitNeeds<'a> {
+pub(in crate::scan) struct SplitNeeds<'a> {
     /// In ascending order, each once.
-    pub(super) ids: &'a [SegmentId],
-    pub(super) urgency: Urgency,
+    pub(in crate::scan) ids: &'a [SegmentId],
+    pub(in crate::scan) urgency: Urgency,
     /// Bytes of memory that may be in use afterwards, not counting segments kept for later splits.
-    pub(super) most: u64,
+    pub(in crate::scan) most: u64,
     /// Whether it is requested regardless of memory.
-    pub(super) must: bool,
+    pub(in crate::scan) must: bool,
 }
 
 /// The segments that were requested together, in ascending order.
-pub(super) struct LeasedSegments(Vec<Lease>);
+pub(in crate::scan) struct LeasedSegments(Vec<Lease>);
 
 impl LeaseRequest {
-    pub(super) fn new(plan: &Arc<Plan>) -> Self {
+    pub(in crate::scan) fn new(plan: &Arc<Plan>) -> Self {
         let memory = plan.memory.take_anyway(0);
         Self { plan: Arc::clone(plan), urgencies: BTreeMap::new(), memory }
     }
 
     /// Adds what a split needs; returns false if there is not enough memory. Segments kept for later splits make room,
     /// except for those that are requested now.
-    pub(super) fn add(&mut self, wants: &SplitNeeds<'_>, recent: &mut Recent) -> Result<bool> {
+    pub(in crate::scan) fn add(&mut self, wants: &SplitNeeds<'_>, recent: &mut Recent) -> Result<bool> {
         let SplitNeeds { ids, urgency, most, must } = *wants;
         let plan = &self.plan;
         let new = ids.iter().copied().filter(|id| !self.urgencies.contains_key(id));
@@ -71,7 +71,7 @@ impl LeaseRequest {
     }
 
     /// Requests all of them.
-    pub(super) fn send(self) -> Result<LeasedSegments> {
+    pub(in crate::scan) fn send(self) -> Result<LeasedSegments> {
         let ids: Vec<SegmentId> = self.urgencies.keys().copied().collect();
         lease(&self.plan, &ids, |id| self.urgencies[&id], self.memory).map(LeasedSegments)
     }
@@ -79,7 +79,7 @@ impl LeaseRequest {
 
 impl LeasedSegments {
     /// Those of one split.
-    pub(super) fn of(&self, ids: &[SegmentId]) -> impl Iterator<Item = Lease> {
+    pub(in crate::scan) fn of(&self, ids: &[SegmentId]) -> impl Iterator<Item = Lease> {
         let lease =
             |id| self.0.binary_search_by_key(id, |lease| lease.id).ok().map(|at| Arc::clone(&self.0[at]));
         ids.iter().filter_map(lease)
@@ -90,13 +90,13 @@ impl LeasedSegments {
 mod tests {
     use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 
-    use super::super::admission::Admission;
-    use super::super::fetch::wait;
-    use super::super::zone_maps::ZoneMaps;
+    use super::super::wait;
     use super::*;
     use crate::given::file_of;
     use crate::io::Scheduler;
     use crate::kernels::random;
+    use crate::scan::admission::Admission;
+    use crate::scan::zone_maps::ZoneMaps;
 
     #[tokio::test]
     async fn segments_that_are_needed_do_not_make_room() {

@@ -19,7 +19,7 @@ const DEFAULT_COUNT: usize = 10;
 /// Maximum number of rows worth ranking: more of them are in most splits.
 const MOST: usize = 1024;
 
-/// The best rows found by scans with [`with_best_first`](super::ScanBuilder::with_best_first). Scans of
+/// The best rows found by scans with [`with_best_first`](crate::scan::ScanBuilder::with_best_first). Scans of
 /// several files, one after the other, for the first rows of all of them can share it.
 #[derive(Debug)]
 pub struct BestRows {

@@ -10,6 +10,8 @@
 //! filter, so that most other rows are never decoded. The order is only a hint: rows are returned unordered,
 //! and none are left out.
 
+mod best_rows;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,7 +19,7 @@ use arrow::array::{Array as _, ArrayRef};
 use arrow::compute::{SortOptions, sort_to_indices};
 use arrow::row::{OwnedRow, RowConverter, SortField};
 
-use super::best_rows::BestRows;
+pub use self::best_rows::BestRows;
 use super::column::Column;
 use super::plan::{MAX_LISTED_SPLITS, Plan, Split};
 use crate::array::row_bytes::copied_bytes;
