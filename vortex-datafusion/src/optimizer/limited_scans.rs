@@ -1,5 +1,4 @@
-//! An optimizer rule that keeps limits where they belong: away from the sorts below windows (`limited_windows.rs`), and
-//! orders of operators above a limit away from the files of a scan.
+//! Keeps orders of operators above the limit of a scan away from its files.
 //!
 //! If rows are wanted in the order in which a scan returns them anyway, the scan gets both their sort and its limit.
 //! DataFusion 55 then passes the order of another sort above on to the scan as if there were no limit (`PushdownSort`):
@@ -13,54 +12,28 @@
 //!
 //! See `tests/it/upstream/orders.rs`: `orders_cross_limits_of_scans`.
 //!
-//! No order crosses the operator that this rule adds. Several partitions need none, since the operator that merges them
+//! No order crosses the operator that is added here. Several partitions need none, since the operator that merges them
 //! in their order is not crossed either.
 
 use std::sync::Arc;
 
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion_common::Result;
-use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode as _};
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_physical_plan::limit::GlobalLimitExec;
 
-use super::limited_windows;
 use crate::source::VortexSource;
 
-/// Puts limits of ordered scans of several files above the scans, too, and sorts all rows of windows.
-#[derive(Debug, Default)]
-pub(super) struct KeepLimits;
-
-impl KeepLimits {
-    pub(super) const NAME: &'static str = "vortex_keep_limits";
-    /// The rule of DataFusion that must follow.
-    pub(super) const BEFORE: &'static str = "PushdownSort";
-}
-
-impl PhysicalOptimizerRule for KeepLimits {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _config: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let limited = plan.transform_up(|node| {
-            Ok(match limit_of_files_in_order(&node) {
-                Some(limit) => Transformed::yes(Arc::new(GlobalLimitExec::new(node, 0, Some(limit)))),
-                None => Transformed::no(node),
-            })
-        });
-        limited_windows::with_all_rows(limited?.data)
-    }
-
-    fn name(&self) -> &str {
-        Self::NAME
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
+/// The plan with the limits of ordered scans of several files above the scans, too.
+pub(super) fn with_limits_above(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let limited = plan.transform_up(|node| {
+        Ok(match limit_of_files_in_order(&node) {
+            Some(limit) => Transformed::yes(Arc::new(GlobalLimitExec::new(node, 0, Some(limit)))),
+            None => Transformed::no(node),
+        })
+    });
+    limited.map(|plan| plan.data)
 }
 
 /// The limit of a scan that reads several files one after the other, in the order of their rows.

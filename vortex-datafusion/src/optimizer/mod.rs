@@ -3,20 +3,6 @@
 //! DataFusion does not tell scans all that they need, and takes some of what they state too far. Without the
 //! rules, results are the same, except where a filter is passed to another column of the same name, or rounds, or windows
 //! are limited; but fewer rows are skipped, fewer statistics are used, and scans declare no order.
-//!
-//! | rule | what it does | see |
-//! |---|---|---|
-//! | [`WithholdOrders`], before all others | withholds orders that DataFusion would take too far | `withhold_orders.rs` |
-//! | | holds back filters that would be passed to other columns | `misdirected_filters.rs` |
-//! | [`KeepRanges`], before DataFusion's `EnsureRequirements` | keeps sorts above filters that round | `rounded_filters.rs` |
-//! | | keeps limits of sorts above windows | `limited_windows.rs` |
-//! | [`KeepLimits`], before DataFusion's `PushdownSort` | keeps orders from crossing limits of scans | `limited_scans.rs` |
-//! | | keeps limits from cutting off rows of windows | `limited_windows.rs` |
-//! | [`TellScans`], after all others | tells scans what the plan relies on, and which filters are wrong | `tell_scans.rs` |
-//! | | answers sums, minima and maxima | `exact_statistics.rs` |
-//! | | lets scans compute aggregations | `pushed_aggregates.rs` |
-//! | | finds groups by codes | `coded_groups.rs` |
-//! | | lets sorts compare what tells their partitions apart | `merged_sorts.rs` |
 
 mod coded_groups;
 mod exact_statistics;
@@ -33,18 +19,102 @@ use std::sync::Arc;
 
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion_common::Result;
+use datafusion_common::config::ConfigOptions;
 use datafusion_datasource::file_scan_config::FileScanConfig;
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_physical_plan::repartition::RepartitionExec;
 use datafusion_physical_plan::{ExecutionPlan, Partitioning};
 use datafusion_session::Session;
 
-use limited_scans::KeepLimits;
-use rounded_filters::KeepRanges;
-use tell_scans::TellScans;
-use withhold_orders::WithholdOrders;
-
 use crate::source::VortexSource;
+
+/// Changes a plan for one purpose.
+type Pass = fn(Arc<dyn ExecutionPlan>, &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>>;
+
+/// The passes of one place among the rules of DataFusion.
+#[derive(Debug, Clone, Copy)]
+struct OwnRule {
+    name: &'static str,
+    place: Place,
+    /// In the order in which they run.
+    passes: &'static [Pass],
+    keeps_schema: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    First,
+    /// Directly before the rule of this name, if there is one.
+    Before(&'static str),
+    Last,
+}
+
+/// In the order of their places. The documentation of [`optimizer_rules`] names them, too.
+static RULES: [OwnRule; 4] = [
+    OwnRule {
+        name: "vortex_first",
+        place: Place::First,
+        passes: &[
+            // Orders that DataFusion would take too far.
+            |plan, _| withhold_orders::withhold(plan),
+            // Filters that would be passed to other columns.
+            |plan, _| misdirected_filters::hold_back(plan),
+        ],
+        keeps_schema: true,
+    },
+    OwnRule {
+        name: "vortex_before_requirements",
+        place: Place::Before("EnsureRequirements"),
+        passes: &[
+            // Sorts stay above filters that round.
+            |plan, _| rounded_filters::with_null_tests(plan),
+            // Limits of sorts stay above windows, joins and offsets.
+            |plan, _| limited_windows::with_limits_above(plan),
+        ],
+        keeps_schema: true,
+    },
+    OwnRule {
+        name: "vortex_before_pushdown_sort",
+        place: Place::Before("PushdownSort"),
+        passes: &[
+            // Orders do not cross limits of scans.
+            |plan, _| limited_scans::with_limits_above(plan),
+            // Limits do not cut off rows of windows.
+            |plan, _| limited_windows::with_all_rows(plan),
+        ],
+        keeps_schema: true,
+    },
+    OwnRule {
+        name: "vortex_last",
+        place: Place::Last,
+        passes: &[
+            |plan, _| misdirected_filters::release(plan),
+            // What the plan relies on, and which filters are wrong; scans also compute what they can.
+            tell_scans::tell,
+        ],
+        // A value that is known may not be NULL, unlike the one that is computed.
+        keeps_schema: false,
+    },
+];
+
+impl PhysicalOptimizerRule for OwnRule {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.passes.iter().try_fold(plan, |plan, pass| pass(plan, config))
+    }
+
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn schema_check(&self) -> bool {
+        self.keeps_schema
+    }
+}
 
 /// A rule as DataFusion keeps it.
 type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
@@ -66,10 +136,10 @@ type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 ///
 /// | place | rule | what would be wrong elsewhere |
 /// |---|---|---|
-/// | the first | `vortex_withhold_orders` | rules before it may rely on orders that do not hold, and pass filters to other columns: queries return wrong rows |
-/// | directly before DataFusion's `EnsureRequirements`, if there is one | `vortex_keep_ranges` | sorts are removed above filters such as `a / 10 = 6`; limits of sorts get below windows |
-/// | directly before DataFusion's `PushdownSort`, if there is one | `vortex_keep_limits` | orders rearrange files below a limit, which then takes other rows; limits cut off rows of windows |
-/// | the last | `vortex_tell_scans` | rules after it may pass filters to scans that drop rows, or make scans give up an order that a merge needs |
+/// | the first | `vortex_first` | rules before it may rely on orders that do not hold, and pass filters to other columns: queries return wrong rows |
+/// | directly before DataFusion's `EnsureRequirements`, if there is one | `vortex_before_requirements` | sorts are removed above filters such as `a / 10 = 6`; limits of sorts get below windows |
+/// | directly before DataFusion's `PushdownSort`, if there is one | `vortex_before_pushdown_sort` | orders rearrange files below a limit, which then takes other rows; limits cut off rows of windows |
+/// | the last | `vortex_last` | rules after it may pass filters to scans that drop rows, or make scans give up an order that a merge needs |
 ///
 /// Rules that do not change what operators compute, such as those that divide a plan among machines, may follow the last.
 /// Scans look for all of them in the session that plans them, as in a session that is [registered](crate::register).
@@ -77,36 +147,30 @@ type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 /// [`register`]: crate::register
 /// [`with_vortex`]: crate::VortexSessionExt::with_vortex
 pub fn optimizer_rules(mut rules: Vec<Rule>) -> Vec<Rule> {
-    place_among(&mut rules);
-    rules.push(Arc::new(TellScans));
+    place_among(&mut rules, &RULES);
     rules
 }
 
-/// Places all but the last rule.
-fn place_among(rules: &mut Vec<Rule>) {
-    rules.retain(is_other);
-    let others: [(&str, Rule); 2] =
-        [(KeepRanges::BEFORE, Arc::new(KeepRanges)), (KeepLimits::BEFORE, Arc::new(KeepLimits))];
-    for (before, own) in others {
-        if let Some(at) = rules.iter().position(|rule| rule.name() == before) {
-            rules.insert(at, own);
+/// Puts rules of this crate in their places, each once.
+fn place_among(rules: &mut Vec<Rule>, added: &[OwnRule]) {
+    rules.retain(|rule| RULES.iter().all(|own| own.name != rule.name()));
+    for own in added {
+        let at = match own.place {
+            Place::First => Some(0),
+            Place::Before(other) => rules.iter().position(|rule| rule.name() == other),
+            Place::Last => Some(rules.len()),
+        };
+        if let Some(at) = at {
+            rules.insert(at, Arc::new(*own));
         }
     }
-    rules.insert(0, Arc::new(WithholdOrders));
-}
-
-const NAMES: [&str; 4] = [WithholdOrders::NAME, KeepRanges::NAME, KeepLimits::NAME, TellScans::NAME];
-
-fn is_other(rule: &Rule) -> bool {
-    !NAMES.contains(&rule.name())
 }
 
 /// Adds the rules, each once, if called again. Those that are added to a builder one by one come after its list.
 pub(crate) fn with_rules(mut builder: SessionStateBuilder) -> SessionStateBuilder {
-    place_among(&mut builder.physical_optimizers().get_or_insert_default().rules);
-    let added = builder.physical_optimizer_rules().get_or_insert_default();
-    added.retain(is_other);
-    added.push(Arc::new(TellScans));
+    let [listed @ .., last] = &RULES;
+    place_among(&mut builder.physical_optimizers().get_or_insert_default().rules, listed);
+    place_among(builder.physical_optimizer_rules().get_or_insert_default(), std::slice::from_ref(last));
     builder
 }
 
@@ -115,11 +179,7 @@ pub(crate) fn with_rules(mut builder: SessionStateBuilder) -> SessionStateBuilde
 pub(crate) fn has_rules(session: &dyn Session) -> bool {
     let Some(state) = session.as_any().downcast_ref::<SessionState>() else { return false };
     let has = |name| state.physical_optimizers().iter().any(|rule| rule.name() == name);
-    let is_kept = |name, before| has(name) || !has(before);
-    has(TellScans::NAME)
-        && has(WithholdOrders::NAME)
-        && is_kept(KeepRanges::NAME, KeepRanges::BEFORE)
-        && is_kept(KeepLimits::NAME, KeepLimits::BEFORE)
+    RULES.iter().all(|own| has(own.name) || matches!(own.place, Place::Before(other) if !has(other)))
 }
 
 /// The scan, perhaps with its batches dealt out to more partitions.
@@ -142,6 +202,10 @@ mod tests {
     use super::*;
     use crate::{VortexSessionExt as _, register};
 
+    fn names(rules: &[Rule]) -> Vec<String> {
+        rules.iter().map(|rule| rule.name().to_owned()).collect()
+    }
+
     #[test]
     fn registering_again_adds_no_rule_twice() {
         let twice = SessionStateBuilder::new().with_default_features().with_vortex().with_vortex();
@@ -149,30 +213,31 @@ mod tests {
         register(&context).unwrap();
         let state = context.state();
         assert!(has_rules(&state));
-        let names: Vec<_> = state.physical_optimizers().iter().map(|rule| rule.name()).collect();
-        assert_eq!((names.first(), names.last()), (Some(&WithholdOrders::NAME), Some(&TellScans::NAME)));
-        assert_eq!(names.iter().filter(|name| NAMES.contains(name)).count(), NAMES.len());
-        for before in [KeepRanges::BEFORE, KeepLimits::BEFORE] {
-            assert!(names.contains(&before), "DataFusion has renamed the rule {before}");
-        }
+        assert_eq!(
+            names(state.physical_optimizers()),
+            names(&optimizer_rules(PhysicalOptimizer::new().rules))
+        );
     }
 
     #[test]
     fn a_list_of_rules_gets_those_of_this_crate_in_their_places() {
         let of_engine = PhysicalOptimizer::new().rules;
         let once = optimizer_rules(of_engine.clone());
-        let names = |rules: &[Rule]| rules.iter().map(|rule| rule.name().to_owned()).collect::<Vec<_>>();
         let placed = names(&once);
-        assert_eq!(placed.len(), of_engine.len() + NAMES.len());
-        for (own, before) in [(KeepRanges::NAME, KeepRanges::BEFORE), (KeepLimits::NAME, KeepLimits::BEFORE)]
-        {
-            let at = placed.iter().position(|name| name == own).unwrap();
-            assert_eq!(placed[at + 1], before);
+        assert_eq!(placed.len(), of_engine.len() + RULES.len());
+        for own in &RULES {
+            let at = placed.iter().position(|name| name == own.name).unwrap();
+            match own.place {
+                Place::First => assert_eq!(at, 0),
+                Place::Before(other) => {
+                    assert_eq!(placed[at + 1], other, "DataFusion has renamed the rule {other}");
+                }
+                Place::Last => assert_eq!(at, placed.len() - 1),
+            }
         }
-        assert_eq!((&*placed[0], &**placed.last().unwrap()), (WithholdOrders::NAME, TellScans::NAME));
         assert_eq!(names(&optimizer_rules(once.clone())), placed);
         let with = |rules| SessionStateBuilder::new().with_physical_optimizer_rules(rules).build();
         assert!(has_rules(&with(once)) && !has_rules(&with(of_engine)));
-        assert_eq!(names(&optimizer_rules(Vec::new())), [WithholdOrders::NAME, TellScans::NAME]);
+        assert_eq!(names(&optimizer_rules(Vec::new())), ["vortex_first", "vortex_last"]);
     }
 }

@@ -1,5 +1,4 @@
-//! An optimizer rule for filters from which DataFusion 55 concludes that a column has only one value; and for limits above
-//! windows, see `limited_windows.rs`.
+//! Keeps sorts above filters from which DataFusion 55 concludes that a column has only one value.
 //!
 //! It calculates which values of columns pass a filter, and takes the inverse of a cast for exact, that of the division of
 //! integers, and others of operations that round or wrap. If only one value seems to pass, it removes sorts by the column:
@@ -10,7 +9,7 @@
 //! ```
 //!
 //! Filters with a test for nulls are not calculated with. One of a column of such an expression changes nothing: if the
-//! column is null, so is the expression. This rule adds such tests between two of DataFusion: the one that passes filters
+//! column is null, so is the expression. Such tests are added between two rules of DataFusion: the one that passes filters
 //! to scans, which may take over some parts of a filter, and the one that removes sorts.
 //!
 //! See `tests/it/upstream/filters.rs`: `columns_that_are_rounded_to_one_value_are_taken_for_constant`.
@@ -18,9 +17,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion_common::Result;
-use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode as _};
 use datafusion_expr::Operator;
 use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, Column, is_not_null};
@@ -30,49 +27,25 @@ use datafusion_physical_expr::{PhysicalExpr, conjunction};
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_physical_plan::filter::{FilterExec, FilterExecBuilder};
 
-use super::limited_windows;
 use crate::convert::cast_is_strictly_monotonic;
 
-/// Adds tests for nulls to filters that round, and takes limits of sorts above windows for limits of their own.
-#[derive(Debug, Default)]
-pub(super) struct KeepRanges;
-
-impl KeepRanges {
-    pub(super) const NAME: &'static str = "vortex_keep_ranges";
-    /// The rule of DataFusion that must follow.
-    pub(super) const BEFORE: &'static str = "EnsureRequirements";
-}
-
-impl PhysicalOptimizerRule for KeepRanges {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _config: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let kept = plan.transform_up(|node| {
-            let Some(filter) = node.downcast_ref::<FilterExec>() else { return Ok(Transformed::no(node)) };
-            let (predicate, input) = (filter.predicate(), filter.input().schema());
-            let conjuncts = split_conjunction(predicate);
-            let rounded = match check_support(predicate, &input) {
-                true => conjuncts.iter().find_map(|conjunct| rounded_column(conjunct, &input)),
-                false => None,
-            };
-            let Some(column) = rounded else { return Ok(Transformed::no(node)) };
-            let is_known = is_not_null(Arc::new(column))?;
-            let all = conjunction(conjuncts.into_iter().cloned().chain([is_known]));
-            let filter = FilterExecBuilder::from(filter).with_predicate(all).build()?;
-            Ok(Transformed::yes(Arc::new(filter) as _))
-        });
-        limited_windows::with_limits_above(kept?.data)
-    }
-
-    fn name(&self) -> &str {
-        Self::NAME
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
+/// The plan with tests for nulls in filters that round.
+pub(super) fn with_null_tests(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let kept = plan.transform_up(|node| {
+        let Some(filter) = node.downcast_ref::<FilterExec>() else { return Ok(Transformed::no(node)) };
+        let (predicate, input) = (filter.predicate(), filter.input().schema());
+        let conjuncts = split_conjunction(predicate);
+        let rounded = match check_support(predicate, &input) {
+            true => conjuncts.iter().find_map(|conjunct| rounded_column(conjunct, &input)),
+            false => None,
+        };
+        let Some(column) = rounded else { return Ok(Transformed::no(node)) };
+        let is_known = is_not_null(Arc::new(column))?;
+        let all = conjunction(conjuncts.into_iter().cloned().chain([is_known]));
+        let filter = FilterExecBuilder::from(filter).with_predicate(all).build()?;
+        Ok(Transformed::yes(Arc::new(filter) as _))
+    });
+    kept.map(|plan| plan.data)
 }
 
 /// A column of which the conjunct rounds values; none if it may be true although the column is null.

@@ -1,4 +1,4 @@
-//! An optimizer rule that tells scans what the plan above them relies on.
+//! Tells scans what the plan above them relies on.
 //!
 //! ```text
 //! SortPreservingMergeExec: [a ASC], fetch=10               SortExec: TopK(fetch=10), expr=[b DESC]
@@ -7,7 +7,7 @@
 //!
 //! Order: DataFusion 55 lets a partition that has finished take over files of other partitions, unless the
 //! scan is told to preserve the order; and pushing down a limit resets that flag. Merges above then receive
-//! rows out of order. The rule sets the flag again, after all other optimizations. See `tests/it/upstream/orders.rs`:
+//! rows out of order. The flag is set again here, after all other optimizations. See `tests/it/upstream/orders.rs`:
 //! `limits_let_partitions_take_over_files_whose_order_a_merge_relies_on`.
 //!
 //! Number of rows: a scan that reads the best rows first is not told how many of them the sort above needs,
@@ -43,7 +43,6 @@
 
 use std::sync::Arc;
 
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion_common::Result;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::TreeNode as _;
@@ -61,7 +60,7 @@ use datafusion_physical_plan::sorts::sort::SortExec;
 use datafusion_physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
-use super::misdirected_filters::{Names, misdirects, names_below, names_of, release};
+use super::misdirected_filters::{Names, misdirects, names_below, names_of};
 use super::{coded_groups, exact_statistics, merged_sorts, pushed_aggregates};
 use crate::convert::is_dynamic;
 use crate::selection::RowSelection;
@@ -69,30 +68,8 @@ use crate::source::{BestWanted, VortexSource};
 
 /// Keeps ordered files in their partitions, passes on how many of the best rows are wanted and which dynamic
 /// filters are wrong, and answers sums, minima and maxima.
-#[derive(Debug, Default)]
-pub(super) struct TellScans;
-
-impl TellScans {
-    pub(super) const NAME: &'static str = "vortex_tell_scans";
-}
-
-impl PhysicalOptimizerRule for TellScans {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        config: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        tell(release(plan)?, config, &Above::default())
-    }
-
-    fn name(&self) -> &str {
-        Self::NAME
-    }
-
-    /// A value that is known may not be NULL, unlike the one that is computed.
-    fn schema_check(&self) -> bool {
-        false
-    }
+pub(super) fn tell(plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+    tell_below(plan, config, &Above::default())
 }
 
 /// What the operators above a node mean for the scans below it.
@@ -182,8 +159,8 @@ fn is_torn(keys: &[&Arc<dyn PhysicalExpr>]) -> bool {
     keys.len() > 1 && keys.iter().any(|key| compares(key) || contains_other(key))
 }
 
-/// Tells the scans below `node`.
-fn tell(
+/// Tells the scans below `node`, or itself.
+fn tell_below(
     node: Arc<dyn ExecutionPlan>,
     config: &ConfigOptions,
     above: &Above,
@@ -194,7 +171,7 @@ fn tell(
     if let Some(filter) = node.downcast_ref::<FilterExec>()
         && let Some(without) = without_dynamic(filter)?
     {
-        return tell(without, config, above);
+        return tell_below(without, config, above);
     }
     if let Some(answer) = exact_statistics::answer(&node, config)? {
         return Ok(answer);
@@ -203,7 +180,7 @@ fn tell(
         return Ok(pushed);
     }
     let below = above.below(node.as_ref());
-    let children = node.children().into_iter().map(|child| tell(Arc::clone(child), config, &below));
+    let children = node.children().into_iter().map(|child| tell_below(Arc::clone(child), config, &below));
     let children = children.collect::<Result<_>>()?;
     let node = merged_sorts::complete(replace_children_if_necessary(node, children)?)?;
     Ok(coded_groups::push(&node)?.unwrap_or(node))

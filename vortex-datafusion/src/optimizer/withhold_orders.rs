@@ -1,4 +1,4 @@
-//! An optimizer rule that withholds orders of scans from plans that would take them too far.
+//! Withholds orders of scans from plans that would take them too far.
 //!
 //! DataFusion 55 supposes that every cast between temporal types preserves the order. If rows are in the order
 //! of timestamps, it therefore removes a sort by their times of day, and joins by merging what is not sorted:
@@ -34,16 +34,13 @@
 //! If an operator contains such an expression, the orders that the scans below it declare end at the first column of
 //! a type from which DataFusion derives an order of the expression. Other scans keep theirs, since an order reaches only
 //! the operators above its scan, unless the expression is equated with a column, by a filter or by the keys of a join:
-//! then the order of any values that are equal to those below is taken for that of the column. This rule runs before all
-//! others, which rely on what scans declare, and pass filters on: it also holds back those that would reach other
-//! columns (`misdirected_filters.rs`).
+//! then the order of any values that are equal to those below is taken for that of the column. This happens before all
+//! rules of DataFusion, which rely on what scans declare.
 
 use std::ops::BitOrAssign;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion_common::{JoinType, Result};
 use datafusion_datasource::file_scan_config::FileScanConfigBuilder;
@@ -60,43 +57,21 @@ use datafusion_physical_plan::joins::{
 };
 use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, replace_children_if_necessary};
 
-use super::misdirected_filters::hold_back;
 use crate::convert::cast_is_monotonic;
 use crate::orders::without_orders_of;
 use crate::source::VortexSource;
 
 /// Withholds orders of columns from operators with expressions that change them, although DataFusion supposes that they
 /// do not.
-#[derive(Debug, Default)]
-pub(super) struct WithholdOrders;
-
-impl WithholdOrders {
-    pub(super) const NAME: &'static str = "vortex_withhold_orders";
-}
-
-impl PhysicalOptimizerRule for WithholdOrders {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _config: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let mut equated = Reordered::default();
-        plan.apply(|node| {
-            if equates(node.as_ref()) {
-                equated |= reordered(node)?;
-            }
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-        hold_back(withhold(plan, equated, true)?)
-    }
-
-    fn name(&self) -> &str {
-        Self::NAME
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
+pub(super) fn withhold(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let mut equated = Reordered::default();
+    plan.apply(|node| {
+        if equates(node.as_ref()) {
+            equated |= reordered(node)?;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    withhold_below(plan, equated, true)
 }
 
 /// The columns whose order must be withheld, by their types: those from which DataFusion derives an order of
@@ -127,7 +102,7 @@ impl BitOrAssign for Reordered {
 
 /// Withholds orders of the scans below `node`: of the columns that it or an operator above reorders. Unless `keeps_values`,
 /// an operator above replaces values by nulls, and scans do not tell their filters.
-fn withhold(
+fn withhold_below(
     node: Arc<dyn ExecutionPlan>,
     above: Reordered,
     keeps_values: bool,
@@ -145,7 +120,8 @@ fn withhold(
     }
     let keeps = keeps_values_of(node.as_ref());
     let children = node.children().into_iter().zip(keeps);
-    let children = children.map(|(child, keeps)| withhold(Arc::clone(child), all, keeps_values && keeps));
+    let children =
+        children.map(|(child, keeps)| withhold_below(Arc::clone(child), all, keeps_values && keeps));
     let children = children.collect::<Result<_>>()?;
     replace_children_if_necessary(node, children)
 }

@@ -626,6 +626,6 @@ async fn registering_changes_nothing_else_of_a_session() {
     let ours: Vec<_> = rules.filter(|rule| rule.contains("vortex")).collect();
     assert_eq!(
         ours,
-        ["vortex_withhold_orders", "vortex_keep_ranges", "vortex_keep_limits", "vortex_tell_scans"]
+        ["vortex_first", "vortex_before_requirements", "vortex_before_pushdown_sort", "vortex_last"]
     );
 }
