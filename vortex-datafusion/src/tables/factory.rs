@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow::datatypes::{Field, SchemaRef};
 use async_trait::async_trait;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::execution::session_state::SessionState;
@@ -21,16 +21,13 @@ use datafusion_catalog::TableProviderFactory;
 use datafusion_common::{Result, plan_datafusion_err, plan_err};
 use datafusion_expr::{CreateExternalTable, Expr};
 use datafusion_session::{Session, TableProvider};
-use futures::TryStreamExt as _;
-use object_store::path::Path;
 
-use super::listed::{ListedTable, is_named_as_usual, is_usually_displayed};
+use super::folders::{FolderColumns, dictionary_of_names, folders_of_files, unquoted};
+use super::listed::ListedTable;
 use super::one_file::Found;
-use super::places::{
-    IN_FOLDER, check_place, folder_columns, if_folder, if_new_folder, listing_url, unquoted, visible_files,
-};
+use super::places::{IN_FOLDER, check_place, if_folder, if_new_folder, listing_url, visible_files};
 use crate::convert::schema::{merge, with_nullable_fields, without};
-use crate::format::{EXTENSION, VortexFormat};
+use crate::format::EXTENSION;
 
 /// Creates tables of files.
 #[derive(Debug, Default)]
@@ -111,8 +108,8 @@ async fn listed_table(
     let options = ListingOptions::new(format)
         .with_file_extension(extension)
         .with_file_sort_order(table.order_exprs.clone());
-    let (partitions, are_usual) = partitions_of(session, table, &urls, &options).await?;
-    let options = with_partitions(options, partitions);
+    let folders = folders_of(session, table, &urls, &options).await?;
+    let options = folders.added_to(options);
     let schema = match &found {
         Some(found) => found.schema(session, options.format.as_ref(), &urls[0]).await?,
         None => stored_schema(session, table, &urls, &options).await?,
@@ -131,7 +128,7 @@ async fn listed_table(
         .with_definition(table.definition.clone())
         .with_constraints(table.constraints.clone())
         .with_column_defaults(column_defaults(table));
-    Ok(ListedTable::provider(listed, found, !are_usual))
+    Ok(ListedTable::provider(listed, found, !folders.are_usual))
 }
 
 /// The declaration of the column that folders are named after. Names of folders are as they were written, those of columns
@@ -163,134 +160,28 @@ fn names_folders(table: &CreateExternalTable, column: &str) -> bool {
     declared.any(|field| field.name() == column)
 }
 
-/// The partition columns: those that are declared or, if no columns are, those that the names of folders state; and
-/// whether all folders are named as usual.
-async fn partitions_of(
+/// The columns that folders name: those that are declared or, if no columns are, those that the names of folders state.
+async fn folders_of(
     session: &dyn Session,
     table: &CreateExternalTable,
     urls: &[ListingTableUrl],
     options: &ListingOptions,
-) -> Result<(Vec<(String, DataType)>, bool)> {
-    let declared = &table.table_partition_cols;
+) -> Result<FolderColumns> {
     let infers = session.config_options().execution.listing_table_factory_infer_partitions;
-    let (names, are_usual) = match declared.is_empty() && infers && !declares_columns(table) {
-        true => inferred_partitions(session, urls, options).await?,
-        false => (declared.clone(), true),
-    };
-    let column_type = |name: String| match declaration(table, &name) {
-        Some(field) => Ok((name, field.data_type().clone())),
-        None if declares_columns(table) => {
-            plan_err!("PARTITIONED BY names {name}, which is not among the columns")
-        }
-        None => Ok((name, dictionary_of_names())),
-    };
-    let partitions: Vec<_> = names.into_iter().map(column_type).collect::<Result<_>>()?;
-    let are_usual = match declared.is_empty() {
-        true => are_usual,
-        false => check_folders(session, urls, options, &partitions).await?,
-    };
-    Ok((partitions, are_usual))
-}
-
-/// Options of a table with columns that folders name. Vortex files may contain them, too: those of the folders take their
-/// place. Formats that are read by the positions of columns could not do without them.
-pub(super) fn with_partitions(options: ListingOptions, columns: Vec<(String, DataType)>) -> ListingOptions {
-    let mut options = options.with_table_partition_cols(columns);
-    if let Some(format) = options.format.downcast_ref::<VortexFormat>() {
-        let names = options.table_partition_cols.iter().map(|(name, _)| name.clone());
-        options.format = Arc::new(format.clone().leaving_out(names.collect()));
+    if table.table_partition_cols.is_empty() && infers && !declares_columns(table) {
+        return FolderColumns::inferred(session, urls, options).await;
     }
-    options
-}
-
-/// The columns that folders name, and whether these are named as usual. They must be the same for all files: DataFusion
-/// leaves out those whose paths lack some of the columns of a table, and columns that only others have.
-pub(super) async fn inferred_partitions(
-    session: &dyn Session,
-    urls: &[ListingTableUrl],
-    options: &ListingOptions,
-) -> Result<(Vec<String>, bool)> {
-    let mut first: Option<(Path, Vec<String>)> = None;
-    let mut are_usual = true;
-    for url in urls {
-        let check_names = |folders: &str| {
-            are_usual &= folders.split('/').all(|folder| is_named_as_usual(folder, &dictionary_of_names()));
-        };
-        for (file, names) in folders_of_files(session, url, options, check_names).await? {
-            match &first {
-                None => first = Some((file, names)),
-                Some((_, same)) if *same == names => {}
-                Some((other, others)) => {
-                    return plan_err!(
-                        "the folders of {other} name the columns {others:?}, those of {file} {names:?}: create a table for \
-                         each, and a view of both"
-                    );
-                }
+    let columns = table.table_partition_cols.iter().map(|name| {
+        let data_type = match declaration(table, name) {
+            Some(field) => field.data_type().clone(),
+            None if declares_columns(table) => {
+                return plan_err!("PARTITIONED BY names {name}, which is not among the columns");
             }
-        }
-    }
-    Ok((first.map(|(_, names)| names).unwrap_or_default(), are_usual))
-}
-
-/// Checks that the folders of all files name these columns, possibly followed by others. Returns whether they are named as
-/// usual.
-async fn check_folders(
-    session: &dyn Session,
-    urls: &[ListingTableUrl],
-    options: &ListingOptions,
-    columns: &[(String, DataType)],
-) -> Result<bool> {
-    let folders: String = columns.iter().map(|(column, _)| format!("{column}=…/")).collect();
-    let mut are_usual = columns.iter().all(|(_, data_type)| is_usually_displayed(data_type));
-    for url in urls {
-        if !url.is_collection() {
-            return plan_err!("{url} is a single file, and PARTITIONED BY is for folders named {folders}");
-        }
-        let check_values = |folders: &str| {
-            let mut folders = folders.split('/').zip(columns);
-            are_usual &= folders.all(|(folder, (_, data_type))| is_named_as_usual(folder, data_type));
+            None => dictionary_of_names(),
         };
-        for (file, names) in folders_of_files(session, url, options, check_values).await? {
-            let known = columns.iter().map(|(column, _)| column);
-            if names.len() < columns.len() || !names.iter().zip(known).all(|(name, column)| name == column) {
-                return plan_err!("{url}: {file} is not in a folder named {folders}");
-            }
-        }
-    }
-    Ok(are_usual)
-}
-
-/// The columns that the folders of the files at a place name: each list of them once, with the first of its files. All
-/// files are looked at, which DataFusion lists before any query in any case. The folders of adjacent files are passed to
-/// `each` once.
-async fn folders_of_files(
-    session: &dyn Session,
-    url: &ListingTableUrl,
-    options: &ListingOptions,
-    mut each: impl FnMut(&str),
-) -> Result<Vec<(Path, Vec<String>)>> {
-    if !url.is_collection() {
-        return Ok(vec![(url.prefix().clone(), Vec::new())]);
-    }
-    let store = session.runtime_env().object_store(url)?;
-    let mut files = url.list_all_files(session, store.as_ref(), &options.file_extension).await?;
-    let mut found: Vec<(Path, Vec<String>)> = Vec::new();
-    let mut last: Option<String> = None;
-    while let Some(file) = files.try_next().await? {
-        let Some(relative) = file.location.as_ref().strip_prefix(url.prefix().as_ref()) else { continue };
-        let (folders, _name) = relative.trim_start_matches('/').rsplit_once('/').unwrap_or_default();
-        if last.as_deref() == Some(folders) {
-            continue;
-        }
-        each(folders);
-        last = Some(folders.to_owned());
-        let names = || folder_columns(folders.split('/'));
-        if !found.iter().any(|(_, known)| known.iter().map(String::as_str).eq(names())) {
-            let names = names().map(str::to_owned).collect();
-            found.push((file.location, names));
-        }
-    }
-    Ok(found)
+        Ok((name.clone(), data_type))
+    });
+    FolderColumns::declared(session, urls, options, columns.collect::<Result<_>>()?).await
 }
 
 /// The columns that files contain: those that are declared, without partition columns, or else those of the files.
@@ -304,7 +195,7 @@ async fn stored_schema(
         let mut schemas = Vec::with_capacity(urls.len());
         for url in urls {
             // Of several places, some may have no files yet.
-            if urls.len() > 1 && folders_of_files(session, url, options, |_| ()).await?.is_empty() {
+            if urls.len() > 1 && folders_of_files(session, url, options).await?.is_empty() {
                 continue;
             }
             let schema = options.infer_schema(session, url).await.map_err(|error| {
@@ -324,9 +215,4 @@ async fn stored_schema(
         };
     }
     Ok(without(table.schema.inner(), |name| names_folders(table, name)))
-}
-
-/// The type of partition columns that are not declared, as in DataFusion.
-pub(super) fn dictionary_of_names() -> DataType {
-    DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8))
 }

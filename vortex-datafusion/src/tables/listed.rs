@@ -2,24 +2,22 @@
 //!
 //! - A single file was found when the table was created, and scans that follow soon need not look for it again
 //!   (`one_file.rs`).
-//! - Folders may be named in another way than DataFusion displays their values: for `month = 1`, it lists the files in
-//!   `month=1/` alone, also if they are in `month=01/`; for `k = 'a:b'`, those in `k=a:b/`, not in `k=a%3Ab/`. See `tests/it/upstream/files.rs`:
-//!   `folders_are_looked_for_by_one_of_the_names_that_a_value_has`.
+//! - Folders may be named in another way than DataFusion displays their values (`folders.rs`): for `month = 1`, it lists the
+//!   files in `month=1/` alone, also if they are in `month=01/`; for `k = 'a:b'`, those in `k=a:b/`, not in `k=a%3Ab/`. See
+//!   `tests/it/upstream/files.rs`: `folders_are_looked_for_by_one_of_the_names_that_a_value_has`.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::datasource::listing::ListingTable;
 use datafusion_catalog::{ScanArgs, ScanResult};
 use datafusion_common::tree_node::{Transformed, TreeNode as _};
-use datafusion_common::{Constraints, Result, ScalarValue};
+use datafusion_common::{Constraints, Result};
 use datafusion_expr::dml::InsertOp;
 use datafusion_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown, TableType, in_list};
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_session::{Session, TableProvider};
-use percent_encoding::percent_decode_str;
 
 use super::one_file::Found;
 
@@ -45,23 +43,6 @@ impl ListedTable {
             false => Arc::new(listed),
         }
     }
-}
-
-/// Whether a folder, `column=value`, has the name that DataFusion looks for: as it displays the value, with nothing that it
-/// or the store may encode.
-pub(super) fn is_named_as_usual(folder: &str, data_type: &DataType) -> bool {
-    let Some((column, value)) = folder.split_once('=') else { return true };
-    let value = percent_decode_str(value).decode_utf8().unwrap_or(Cow::Borrowed(value));
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"=-_.:+,".contains(&byte);
-    folder.bytes().all(is_plain)
-        && ScalarValue::try_from_string(value.into_owned(), data_type)
-            .is_ok_and(|value| folder == format!("{column}={value}"))
-}
-
-/// Whether folders are usually named as DataFusion displays values of a type: it displays times as numbers.
-pub(super) fn is_usually_displayed(data_type: &DataType) -> bool {
-    use DataType::{Duration, Time32, Time64, Timestamp};
-    !matches!(data_type, Timestamp(..) | Time32(_) | Time64(_) | Duration(_))
 }
 
 /// The same filter, without comparisons by `=`, of which DataFusion makes the names of folders.
@@ -152,40 +133,9 @@ impl TableProvider for ListedTable {
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::TimeUnit;
     use datafusion_expr::{col, lit};
 
     use super::*;
-
-    #[test]
-    fn folders_are_named_in_several_ways() {
-        let decimal = DataType::Decimal128(6, 2);
-        let names = DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8));
-        for (folder, data_type) in [
-            ("a=1", DataType::Int32),
-            ("a=-12", DataType::Int64),
-            ("a=2024-05-01", DataType::Date32),
-            ("a=1.50", decimal.clone()),
-            ("a=x_y", DataType::Utf8),
-            ("a=x", names.clone()),
-            ("a=true", DataType::Boolean),
-        ] {
-            assert!(is_named_as_usual(folder, &data_type), "{folder}");
-        }
-        for (folder, data_type) in [
-            ("a=01", DataType::Int32),
-            ("a=-0", DataType::Int32),
-            ("a=1.5", decimal),
-            ("a=TRUE", DataType::Boolean),
-            ("a=2024-05-01T00:00:00", DataType::Timestamp(TimeUnit::Second, None)),
-            ("a=x", DataType::Int32),
-            ("a=x%3Ay", DataType::Utf8),
-            ("a=x%5By", names),
-            ("größe=1", DataType::Int32),
-        ] {
-            assert!(!is_named_as_usual(folder, &data_type), "{folder}");
-        }
-    }
 
     #[test]
     fn filters_keep_their_meaning() {

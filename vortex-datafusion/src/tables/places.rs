@@ -15,7 +15,6 @@
 //! On the command line, commands other than SQL match the pattern against the whole path below the folder,
 //! name by name: `*` does not match `/`.
 
-use std::borrow::Cow;
 use std::path::PathBuf;
 
 use datafusion::datasource::listing::ListingTableUrl;
@@ -33,14 +32,6 @@ use crate::convert::datafusion_error;
 /// The names of the files that a folder of Vortex files contains: those with that extension that are not hidden
 /// ([`is_hidden`]). DataFusion compares no name with it that contains a `=`.
 pub(super) const IN_FOLDER: &str = "[!._]*.vortex";
-
-/// The name that `PARTITIONED BY` writes like this: DataFusion takes quotes for parts of it.
-pub(super) fn unquoted(name: &str) -> Cow<'_, str> {
-    match name.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        Some(quoted) => quoted.replace("\"\"", "\"").into(),
-        None => name.into(),
-    }
-}
 
 /// The files at a place: a path or a URL, of a file or a folder, or a glob in either. A path that exists is no
 /// glob, whatever is in its name.
@@ -158,12 +149,6 @@ pub(crate) fn is_whole_folder(url: &ListingTableUrl) -> bool {
 /// `tests/it/upstream/files.rs`: `tables_of_folders_contain_hidden_files`.
 pub(super) fn visible_files(url: ListingTableUrl) -> Result<ListingTableUrl> {
     if is_whole_folder(&url) { url.with_glob(IN_FOLDER) } else { Ok(url) }
-}
-
-/// The columns that folders name, from the outermost one inwards: `year` and `day` of the folders `year=2026/day=1/`. What
-/// is behind a folder that is not named after a value does not count.
-pub fn folder_columns<'a>(folders: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'a str> {
-    folders.map_while(|folder| Some(folder.split_once('=')?.0))
 }
 
 /// The URL at which DataFusion writes to a local path that it would take for a glob or a URL; other places as they are.
@@ -299,19 +284,6 @@ mod tests {
         for place in ["s3://bucket/a/*.vortex", "s3://bucket/a/_b.vortex"] {
             let url = listing_url(place).unwrap();
             assert_eq!(visible_files(url.clone()).unwrap(), url);
-        }
-    }
-
-    #[test]
-    fn folders_name_columns_until_one_is_not_named_after_a_value() {
-        for (folders, expected) in [
-            ("year=2026/day=1", vec!["year", "day"]),
-            ("year=2026/x/day=1", vec!["year"]),
-            ("x/day=1", vec![]),
-            ("text=a=b", vec!["text"]),
-            ("", vec![]),
-        ] {
-            assert_eq!(folder_columns(folders.split('/')).collect::<Vec<_>>(), expected, "{folders}");
         }
     }
 

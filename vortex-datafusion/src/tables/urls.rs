@@ -20,7 +20,7 @@ use futures::TryStreamExt as _;
 use object_store::ObjectMeta;
 use parking_lot::RwLock;
 
-use super::factory::{dictionary_of_names, inferred_partitions, with_partitions};
+use super::folders::FolderColumns;
 use super::listed::ListedTable;
 use super::one_file::Found;
 use super::places::{check_place, if_folder, is_hidden, is_whole_folder, listing_url, visible_files};
@@ -139,11 +139,10 @@ async fn table_at(state: &SessionState, place: &str) -> Result<Option<Arc<dyn Ta
         // It is the name of a table that does not exist.
         _ => return Ok(None),
     };
-    let (names, are_usual) = inferred_partitions(state, std::slice::from_ref(&url), &options).await?;
-    let columns = names.into_iter().map(|name| (name, dictionary_of_names())).collect();
-    let config = ListingTableConfig::new(url).with_listing_options(with_partitions(options, columns));
+    let folders = FolderColumns::inferred(state, std::slice::from_ref(&url), &options).await?;
+    let config = ListingTableConfig::new(url).with_listing_options(folders.added_to(options));
     let listed = ListingTable::try_new(config.infer_schema(state).await?)?;
-    Ok(Some(ListedTable::provider(listed, None, !are_usual)))
+    Ok(Some(ListedTable::provider(listed, None, !folders.are_usual)))
 }
 
 /// The files at a place, and how to read them: in the one format that their names have. `None` if there are no files.
