@@ -13,6 +13,7 @@
 mod allocator;
 mod convert;
 mod failure;
+mod files;
 mod formats;
 mod inspect;
 mod interrupts;

@@ -2,15 +2,12 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
-use vortex_core::Verification;
 use vortex_core::file::OpenOptions;
-use vortex_core::verify;
+use vortex_core::{Verification, verify};
 use vortex_datafusion::verify_order;
 
-use crate::failure::{Failure, Failures, Outcome};
+use crate::failure::{Failure, Outcome};
 use crate::stores::Stores;
 use crate::text::{counted, visible};
 
@@ -27,10 +24,8 @@ pub(crate) struct Arguments {
 
 /// Verifies the files one after the other; returns an error if any has a problem.
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
-    let stores = Stores::new(Arc::new(InstrumentedObjectStoreRegistry::new()));
-    let (places, unread) = stores.files(&arguments.file).await?;
-    let mut failures = Failures::among(places.len() + unread.len());
-    unread.into_iter().try_for_each(|failure| failures.report(failure))?;
+    let stores = Stores::uncounted();
+    let (places, mut failures) = stores.files(&arguments.file).await?;
     for (at, place) in places.iter().enumerate() {
         match verified(place, &stores).await {
             Ok((found, problems)) => {

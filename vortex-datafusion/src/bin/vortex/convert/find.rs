@@ -7,9 +7,8 @@ use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::object_store::ObjectStoreRegistry as _;
 use datafusion::execution::session_state::SessionState;
 use futures::TryStreamExt as _;
-use futures::future::ready;
+use object_store::ObjectMeta;
 use object_store::local::LocalFileSystem;
-use object_store::{ObjectMeta, ObjectStore as _, ObjectStoreExt as _};
 use tempfile::TempPath;
 use url::Url;
 use vortex_core::io::object_name;
@@ -17,7 +16,7 @@ use vortex_datafusion::{if_folder, listing_url, local_path};
 
 use crate::failure::{Failure, Outcome};
 use crate::formats::Format;
-use crate::stores::{Stores, is_match};
+use crate::stores::Stores;
 
 /// A file to convert.
 #[derive(Debug, Clone)]
@@ -115,21 +114,14 @@ pub(super) async fn find(
 }
 
 async fn objects(stores: &Stores, state: &SessionState, url: &ListingTableUrl) -> Outcome<Vec<ObjectMeta>> {
+    // Folders of partitions are like other folders in a glob; DataFusion does not treat them as part of the path. If a file
+    // does not exist, it would ask for a list, which web servers do not have.
+    if url.get_glob().is_some() || matches!(url.scheme(), "http" | "https") {
+        return stores.objects(url).await;
+    }
+    // The session keeps the list, for the table of a folder.
     let store = stores.get_store(url.as_ref())?;
-    if matches!(url.scheme(), "http" | "https") && !url.is_collection() {
-        // If the file does not exist, DataFusion would ask for a list, which web servers do not have.
-        return match store.head(url.prefix()).await {
-            Ok(meta) => Ok(vec![meta]),
-            Err(object_store::Error::NotFound { .. }) => Ok(Vec::new()),
-            Err(error) => Err(error.into()),
-        };
-    }
-    if url.get_glob().is_none() {
-        return Ok(url.list_all_files(state, &store, "").await?.try_collect().await?);
-    }
-    // Folders of partitions are like other folders here; DataFusion does not treat them as part of the path.
-    let listed = store.list(Some(url.prefix())).try_filter(|object| ready(is_match(url, object)));
-    Ok(listed.try_collect().await?)
+    Ok(url.list_all_files(state, &store, "").await?.try_collect().await?)
 }
 
 /// The extension of a path if it is that of a compressed file.

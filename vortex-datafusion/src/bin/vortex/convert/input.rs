@@ -27,7 +27,6 @@ use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlanProperties as _, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::limit::LimitStore;
@@ -106,7 +105,7 @@ impl Reader {
     /// Creates a reader; one that sorts, within this much memory, reads files concurrently, others read them in
     /// order.
     pub(super) fn open(sorts: bool, memory: usize) -> Outcome<Self> {
-        let stores = Stores::new(Arc::new(InstrumentedObjectStoreRegistry::new()));
+        let stores = Stores::uncounted();
         let runtime = RuntimeEnvBuilder::new()
             .with_object_store_registry(Arc::clone(&stores) as _)
             .with_memory_pool(Arc::new(FairSpillPool::new(memory)));

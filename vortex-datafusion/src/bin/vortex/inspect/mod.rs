@@ -12,12 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
 use vortex_core::file::{OpenOptions, examine};
 use vortex_core::io::ReadAt;
 use vortex_core::{Error, VortexFile};
 
-use crate::failure::{Failure, Failures, Outcome};
+use crate::failure::{Failure, Outcome};
 use crate::stores::Stores;
 use report::Report;
 
@@ -61,10 +60,8 @@ impl Arguments {
 
 /// Inspects the files one after the other; returns an error if any has a problem.
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
-    let stores = Stores::new(Arc::new(InstrumentedObjectStoreRegistry::new()));
-    let (places, unread) = stores.files(&arguments.file).await?;
-    let mut failures = Failures::among(places.len() + unread.len());
-    unread.into_iter().try_for_each(|failure| failures.report(failure))?;
+    let stores = Stores::uncounted();
+    let (places, mut failures) = stores.files(&arguments.file).await?;
     for place in &places {
         if let Err(failure) = inspect(place, &arguments, &stores).await {
             failures.report(failure)?;
