@@ -4,11 +4,10 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use datafusion::config::{ConfigNonZeroUsize, ConfigOptions};
+use datafusion::config::ConfigOptions;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::logical_expr::ExplainFormat;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_cli::functions::{
     ListFilesCacheFunc, MetadataCacheFunc, ParquetMetadataFunc, StatisticsCacheFunc,
@@ -78,42 +77,44 @@ fn register_functions(context: &SessionContext) {
     context.register_udtf("list_files_cache", Arc::new(ListFilesCacheFunc::new(caches())));
 }
 
-/// Settings: those of the environment and the arguments, formats that are readable on a screen, line breaks in values of
-/// CSV files, and none with which DataFusion returns wrong rows, or waits for ever.
+/// Settings of DataFusion that differ from its own, unless the environment sets them.
+const SETTINGS: [(&str, &str); 7] = [
+    // Plans are readable on a screen.
+    ("datafusion.explain.format", "tree"),
+    // Nulls look different from empty text.
+    ("datafusion.format.null", "NULL"),
+    // Otherwise, line breaks within quotes end rows where DataFusion cuts a CSV file into parts.
+    ("datafusion.catalog.newlines_in_values", "true"),
+    // DataFusion 55 leaves out aggregates of expressions: of `min(b), min(abs(c))` over Parquet files, the second would be
+    // that of the rows which may improve the first. See `tests/it/upstream/filters.rs`:
+    // `filters_of_aggregations_leave_out_expressions`.
+    ("datafusion.optimizer.enable_aggregate_dynamic_filter_pushdown", "false"),
+    // DataFusion 55 computes windows from too few rows if several of them look at later ones. See
+    // `tests/it/upstream/windows.rs`: `limits_allow_for_the_later_rows_of_one_window_only`.
+    ("datafusion.optimizer.enable_window_limits", "false"),
+    // In nanoseconds, days before 1677 and after 2262 would be taken for others.
+    ("datafusion.execution.parquet.coerce_int96", INT96_UNIT),
+    // Each batch that waits on disk for a partition gets a file of its own: otherwise, DataFusion 55 may wait for ever for a
+    // batch in a file that nobody continues. See `tests/it/upstream/memory.rs`:
+    // `partitions_do_not_wait_for_ever_for_batches_in_files_of_their_own`.
+    ("datafusion.execution.max_spill_file_size_bytes", "1"),
+];
+
+/// Whether [`ConfigOptions::from_env`] finds a setting.
+fn is_in_environment(setting: &str) -> bool {
+    std::env::var_os(setting.to_uppercase().replace('.', "_")).is_some()
+}
+
+/// Settings: those of the environment and the arguments, and [`SETTINGS`].
 fn config(arguments: &Arguments) -> Outcome<SessionConfig> {
     let mut options = ConfigOptions::from_env()?;
-    if std::env::var_os("DATAFUSION_EXPLAIN_FORMAT").is_none() {
-        options.explain.format = ExplainFormat::Tree;
-    }
-    if std::env::var_os("DATAFUSION_FORMAT_NULL").is_none() {
-        options.format.null = "NULL".to_owned();
-    }
-    if std::env::var_os("DATAFUSION_CATALOG_NEWLINES_IN_VALUES").is_none() {
-        // Otherwise, line breaks within quotes end rows where DataFusion cuts a file into parts.
-        options.catalog.newlines_in_values = true;
-    }
-    if std::env::var_os("DATAFUSION_OPTIMIZER_ENABLE_AGGREGATE_DYNAMIC_FILTER_PUSHDOWN").is_none() {
-        // DataFusion 55 leaves out aggregates of expressions: of `min(b), min(abs(c))` over Parquet files, the second
-        // would be that of the rows which may improve the first. See `tests/it/upstream/filters.rs`:
-        // `filters_of_aggregations_leave_out_expressions`.
-        options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
-    }
-    if std::env::var_os("DATAFUSION_OPTIMIZER_ENABLE_WINDOW_LIMITS").is_none() {
-        // DataFusion 55 computes windows from too few rows if several of them look at later ones. See
-        // `tests/it/upstream/windows.rs`: `limits_allow_for_the_later_rows_of_one_window_only`.
-        options.optimizer.enable_window_limits = false;
-    }
-    if std::env::var_os("DATAFUSION_EXECUTION_PARQUET_COERCE_INT96").is_none() {
-        options.execution.parquet.coerce_int96 = Some(INT96_UNIT.to_owned());
-    }
-    if std::env::var_os("DATAFUSION_EXECUTION_MAX_SPILL_FILE_SIZE_BYTES").is_none() {
-        // Each batch that waits on disk for a partition gets a file of its own: otherwise, DataFusion 55 may wait for ever
-        // for a batch in a file that nobody continues. See `tests/it/upstream/memory.rs`:
-        // `partitions_do_not_wait_for_ever_for_batches_in_files_of_their_own`.
-        options.execution.max_spill_file_size_bytes = ConfigNonZeroUsize::try_new(1)?;
+    for (setting, value) in SETTINGS {
+        if !is_in_environment(setting) {
+            options.set(setting, value)?;
+        }
     }
     if let Some(limit) = arguments.memory_limit {
-        sort_within(limit, &mut options, |name| std::env::var_os(name).is_some());
+        sort_within(limit, &mut options, is_in_environment);
     }
     let mut config = SessionConfig::from(options).with_information_schema(true);
     if let Some(rows) = arguments.batch_size {
