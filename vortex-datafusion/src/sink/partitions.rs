@@ -1,12 +1,21 @@
-//! The values of partition columns, as the paths of files tell them.
+//! The values of partition columns: which of them may name folders, and which ones the paths of files tell.
 //!
 //! DataFusion divides rows among folders and hands over only the paths, in which values are text: `day=2026-11-26`.
 
-use arrow::datatypes::DataType;
+use std::sync::Arc;
+
+use arrow::array::{Array as _, AsArray as _, RecordBatch};
+use arrow::datatypes::{DataType, Date32Type, Date64Type, Fields, Schema, SchemaRef};
+use arrow::temporal_conversions::{date32_to_datetime, date64_to_datetime};
 use datafusion_common::{DataFusionError, Result, ScalarValue, exec_err};
 use datafusion_datasource::file_sink_config::FileSinkConfig;
+use datafusion_execution::SendableRecordBatchStream;
+use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
+use futures::StreamExt as _;
 use object_store::path::Path;
 use percent_encoding::percent_decode_str;
+
+const MILLISECONDS_PER_DAY: i64 = 86_400_000;
 
 /// The columns that folders are named after.
 #[derive(Debug)]
@@ -51,6 +60,68 @@ impl PartitionColumns {
         });
         values.collect()
     }
+}
+
+/// The schema in which these columns may have nulls.
+pub(super) fn with_nullable(schema: &SchemaRef, columns: &[(String, DataType)]) -> SchemaRef {
+    let fields =
+        schema.fields().iter().map(|field| match columns.iter().any(|(name, _)| name == field.name()) {
+            true => Arc::new(field.as_ref().clone().with_nullable(true)),
+            false => Arc::clone(field),
+        });
+    Arc::new(Schema::new_with_metadata(fields.collect::<Fields>(), schema.metadata().clone()))
+}
+
+/// The rows up to the first batch with a value in a partition column that is no name of a folder, which is an error. Of a
+/// null, the demultiplexer of DataFusion 55 would take the value below it, such as 0, of a `Date64` the day, and of a
+/// distant date, it would panic. See `tests/it/upstream/files.rs`: `folders_are_named_after_the_value_below_a_null`,
+/// `folders_are_named_after_the_day_of_a_time`.
+pub(super) fn checked(
+    rows: SendableRecordBatchStream,
+    partition_columns: Vec<String>,
+) -> SendableRecordBatchStream {
+    if partition_columns.is_empty() {
+        return rows;
+    }
+    let schema = rows.schema();
+    let checked = rows.map(move |batch| {
+        let batch = batch?;
+        check_values(&batch, &partition_columns)?;
+        Ok(batch)
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, checked))
+}
+
+fn check_values(rows: &RecordBatch, partition_columns: &[String]) -> Result<()> {
+    for name in partition_columns {
+        let Some(column) = rows.column_by_name(name) else { continue };
+        if column.logical_null_count() > 0 {
+            return exec_err!(
+                "the partition column `{name}` has nulls, after which no folder can be named: exclude these rows \
+                 with `WHERE {name} IS NOT NULL`, or replace the nulls with `coalesce({name}, ...)`"
+            );
+        }
+        let is_day = |milliseconds: i64| milliseconds % MILLISECONDS_PER_DAY == 0;
+        let is_named = match column.data_type() {
+            DataType::Date32 => column
+                .as_primitive::<Date32Type>()
+                .values()
+                .iter()
+                .all(|day| date32_to_datetime(*day).is_some()),
+            DataType::Date64 => {
+                let mut times = column.as_primitive::<Date64Type>().values().iter();
+                times.all(|time| is_day(*time) && date64_to_datetime(*time).is_some())
+            }
+            _ => true,
+        };
+        if !is_named {
+            return exec_err!(
+                "the partition column `{name}` has a date with a time of day, or one that is too far away for a folder to \
+                 be named after it: cast it to DATE or to text"
+            );
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ async fn folders_are_named_after_the_value_below_a_null() {
     let rows = "SELECT value AS a, nullif(value, 2) AS p FROM generate_series(2, 2)";
     plain.run(&format!("COPY ({rows}) TO '{folder}' STORED AS CSV PARTITIONED BY (p)")).await;
     let named = std::path::Path::new(&folder).join("p=2").is_dir();
-    assert_wrong(named, true, false, "`checked` in sink/mod.rs");
+    assert_wrong(named, true, false, "`checked` in sink/partitions.rs");
 }
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn folders_are_named_after_the_day_of_a_time() {
     let rows = "SELECT 1 AS a, arrow_cast(TIMESTAMP '1969-12-31T23:00:00', 'Date64') AS d";
     plain.run(&format!("COPY ({rows}) TO '{folder}' STORED AS CSV PARTITIONED BY (d)")).await;
     let named = std::path::Path::new(&folder).join("d=1970-01-01").is_dir();
-    assert_wrong(named, true, false, "`checked` in sink/mod.rs");
+    assert_wrong(named, true, false, "`checked` in sink/partitions.rs");
 }
 
 #[tokio::test]
