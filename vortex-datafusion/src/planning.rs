@@ -1,6 +1,6 @@
 //! Plans of scans: of files that a table provider has chosen, or that DataFusion has listed.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use datafusion_common::{Result, Statistics, plan_err};
 use datafusion_datasource::file_groups::FileGroup;
@@ -10,16 +10,12 @@ use datafusion_datasource::{PartitionedFile, TableSchema, compute_all_files_stat
 use datafusion_execution::object_store::ObjectStoreUrl;
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_session::Session;
-use parking_lot::Mutex;
 
 use crate::format::VortexFormat;
 use crate::optimizer::has_rules;
 use crate::orders;
 use crate::source::VortexSource;
 use crate::statistics::scan::as_stated;
-
-/// Maximum number of sessions that are warned of: a service may create one per query.
-const WARNED: usize = 100;
 
 impl VortexFormat {
     /// Plans a scan of files that a table provider has chosen, such as those of a snapshot of a table format. It reads
@@ -154,112 +150,14 @@ fn check_columns(file: &PartitionedFile, table: &TableSchema) -> Result<()> {
     }
 }
 
-/// Warns once per session, of the first sessions: tables work without the optimizer rules, but not all queries.
+/// Warns of the first such session: tables work without the optimizer rules, but not all queries.
 fn tell_of_missing_rules(session: &str) {
-    static TOLD: Mutex<Told> = Mutex::new(Told(Vec::new()));
-    if TOLD.lock().is_new(session) {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
         tracing::warn!(
             session,
             "a session scans Vortex files without the optimizer rules of vortex-datafusion: it is slower, and some of its \
              queries may return wrong rows; `register` and `with_vortex` add them, and later changes of the rules remove them"
         );
-    }
-}
-
-/// The sessions that were warned of.
-struct Told(Vec<String>);
-
-impl Told {
-    /// Whether this session is to be warned of, which counts as done from now on.
-    fn is_new(&mut self, session: &str) -> bool {
-        let is_new = self.0.len() < WARNED && self.0.iter().all(|told| told != session);
-        if is_new {
-            self.0.push(session.to_owned());
-        }
-        is_new
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use tracing::field::{Field, Visit};
-    use tracing::span::{Attributes, Id, Record};
-    use tracing::{Event, Metadata, Subscriber};
-
-    use super::*;
-
-    /// The sessions that warnings name.
-    #[derive(Clone, Default)]
-    struct Warnings(Arc<Mutex<Vec<String>>>);
-
-    impl Visit for Warnings {
-        fn record_str(&mut self, field: &Field, value: &str) {
-            if field.name() == "session" {
-                self.0.lock().push(value.to_owned());
-            }
-        }
-
-        fn record_debug(&mut self, _field: &Field, _value: &dyn std::fmt::Debug) {}
-    }
-
-    impl Subscriber for Warnings {
-        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-            metadata.is_event() && *metadata.level() == tracing::Level::WARN
-        }
-
-        fn new_span(&self, _span: &Attributes<'_>) -> Id {
-            Id::from_u64(1)
-        }
-
-        fn record(&self, _span: &Id, _values: &Record<'_>) {}
-
-        fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
-
-        fn event(&self, event: &Event<'_>) {
-            event.record(&mut self.clone());
-        }
-
-        fn enter(&self, _span: &Id) {}
-
-        fn exit(&self, _span: &Id) {}
-    }
-
-    #[test]
-    fn each_session_without_the_rules_is_warned_of_once() {
-        let warnings = Warnings::default();
-        tracing::subscriber::with_default(warnings.clone(), || {
-            for session in ["first of a test", "second of a test", "first of a test"] {
-                tell_of_missing_rules(session);
-            }
-        });
-        assert_eq!(*warnings.0.lock(), ["first of a test", "second of a test"]);
-    }
-
-    #[test]
-    fn a_service_with_a_session_per_query_is_not_warned_of_each() {
-        let mut told = Told(Vec::new());
-        let is_new = (0..WARNED + 5).map(|session| told.is_new(&session.to_string()));
-        assert_eq!(is_new.filter(|new| *new).count(), WARNED);
-        assert!(!told.is_new("5"));
-    }
-
-    #[tokio::test]
-    async fn scans_of_a_session_that_is_not_registered_warn() {
-        use arrow::datatypes::{DataType, Field, Schema};
-        use datafusion::prelude::SessionContext;
-
-        let warnings = Warnings::default();
-        let _guard = tracing::subscriber::set_default(warnings.clone());
-        let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, true)]));
-        let (bare, registered) = (SessionContext::new(), SessionContext::new());
-        crate::register(&registered).unwrap();
-        for context in [&bare, &registered, &bare] {
-            let store = ObjectStoreUrl::local_filesystem();
-            let state = context.state();
-            VortexFormat::new().plan_scan(&state, store, &schema, Vec::new(), None, None).unwrap();
-        }
-        assert_eq!(*warnings.0.lock(), [bare.session_id()]);
-    }
+    });
 }
