@@ -100,7 +100,7 @@ async fn plans_that_have_run_keep_what_their_filters_rule_out() {
     let first = plain.rows_of(Arc::clone(&plan)).await.unwrap();
     let second = plain.rows_of(plan).await.unwrap();
     assert_eq!(first, ["6"]);
-    assert_wrong(second.as_slice(), &["null"], &["6"], "the notes in docs/ and codec.rs");
+    assert_wrong(second.as_slice(), &["null"], &["6"], "the notes in docs/ and codec/encode.rs");
 }
 
 /// A table `keys` of three keys and a null.
