@@ -3,26 +3,20 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef, AsArray as _, RecordBatch, RecordBatchOptions, make_array};
-use arrow::compute::{cast, take};
+use arrow::array::RecordBatch;
 use arrow::csv;
-use arrow::datatypes::{
-    DataType, Date32Type, Date64Type, FieldRef, IntervalUnit, Schema, SchemaRef, Time32MillisecondType,
-    Time32SecondType, TimeUnit, TimestampMillisecondType, TimestampSecondType,
-};
+use arrow::datatypes::SchemaRef;
 use arrow::ipc::writer::{FileWriter, StreamWriter};
-use arrow::util::display::{ArrayFormatter, FormatOptions};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
+use super::writer_types::{
+    LEAVE_OUT, as_plain, check_durations, flat_columns_only, plain_schema, storable_columns_only,
+};
 use crate::failure::{Failure, Outcome};
 use crate::formats::Format;
 use crate::json::JsonRows;
-use crate::text::{INVALID, whole_number};
-
-/// The end of messages about columns that a format cannot hold.
-const LEAVE_OUT: &str = "leave it out with --columns";
 
 /// Parquet row groups are buffered until they have about this many bytes, or this many rows.
 const ROW_GROUP_BYTES: usize = 64 << 20;
@@ -42,10 +36,17 @@ pub(super) enum Encoder<W: Write + Send> {
 }
 
 impl<W: Write + Send> Encoder<W> {
-    /// Starts writing. Readers cannot seek in a stream, so the streaming format of Arrow is used there.
-    pub(super) fn open(format: Format, schema: &SchemaRef, out: W, as_stream: bool) -> Outcome<Self> {
+    /// Starts writing a stream. Readers cannot seek in it, so Arrow has another format for streams.
+    pub(super) fn stream(format: Format, schema: &SchemaRef, out: W) -> Outcome<Self> {
+        match format {
+            Format::Arrow => Ok(Self::ArrowStream(Box::new(StreamWriter::try_new(out, schema)?))),
+            _ => Self::file(format, schema, out),
+        }
+    }
+
+    /// Starts writing a file.
+    pub(super) fn file(format: Format, schema: &SchemaRef, out: W) -> Outcome<Self> {
         Ok(match format {
-            Format::Arrow if as_stream => Self::ArrowStream(Box::new(StreamWriter::try_new(out, schema)?)),
             Format::Arrow => {
                 let plain = Arc::new(plain_schema(schema, format));
                 Self::ArrowFile(Box::new(FileWriter::try_new(out, &plain)?), plain)
@@ -109,170 +110,14 @@ impl<W: Write + Send> Encoder<W> {
     }
 }
 
-/// The rows without the dictionaries that `plain` lacks.
-fn as_plain(batch: &RecordBatch, plain: &SchemaRef) -> Outcome<RecordBatch> {
-    let columns = batch.columns().iter().zip(plain.fields());
-    let columns = columns.map(|(column, field)| unpacked(column, field.data_type()));
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    let columns = columns.collect::<Outcome<_>>()?;
-    Ok(RecordBatch::try_new_with_options(Arc::clone(plain), columns, &options)?)
-}
-
-/// The array as the [`plain_type`] of its type. Arrow's cast loses lists of size zero, and converts list views.
-fn unpacked(array: &ArrayRef, to: &DataType) -> Outcome<ArrayRef> {
-    if array.data_type() == to {
-        return Ok(Arc::clone(array));
-    }
-    if let Some(dictionary) = array.as_any_dictionary_opt() {
-        return Ok(take(&unpacked(dictionary.values(), to)?, dictionary.keys(), None)?);
-    }
-    let types: Vec<&DataType> = match to {
-        DataType::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::ListView(item)
-        | DataType::LargeListView(item)
-        | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _) => vec![item.data_type()],
-        DataType::RunEndEncoded(ends, values) => vec![ends.data_type(), values.data_type()],
-        other => return stored(array, other),
-    };
-    let data = array.to_data();
-    let children = data.child_data().iter().zip(types);
-    let children = children.map(|(child, to)| Ok(unpacked(&make_array(child.clone()), to)?.to_data()));
-    let children = children.collect::<Outcome<_>>()?;
-    Ok(make_array(data.into_builder().data_type(to.clone()).child_data(children).build()?))
-}
-
-/// Values of one type as another, without loss.
-fn stored(array: &ArrayRef, to: &DataType) -> Outcome<ArrayRef> {
-    const DAY: i64 = 24 * 60 * 60 * 1000;
-    let refused = |value: i64, what: &str| {
-        let from = array.data_type();
-        Failure::error(format!("{value} of {from} is {what} that Parquet can hold; cast it in SQL"))
-    };
-    Ok(match (array.data_type(), to) {
-        (DataType::Timestamp(TimeUnit::Second, zone), DataType::Timestamp(TimeUnit::Millisecond, _)) => {
-            let times = array.as_primitive::<TimestampSecondType>();
-            let times = times.try_unary::<_, TimestampMillisecondType, _>(|time| {
-                time.checked_mul(1000).ok_or_else(|| refused(time, "no timestamp"))
-            })?;
-            Arc::new(times.with_timezone_opt(zone.clone()))
-        }
-        (DataType::Time32(TimeUnit::Second), DataType::Time32(TimeUnit::Millisecond)) => {
-            let times = array.as_primitive::<Time32SecondType>();
-            Arc::new(times.try_unary::<_, Time32MillisecondType, _>(|time| {
-                time.checked_mul(1000).ok_or_else(|| refused(time.into(), "no time of day"))
-            })?)
-        }
-        (DataType::Date64, DataType::Date32) => {
-            let days = array.as_primitive::<Date64Type>();
-            Arc::new(days.try_unary::<_, Date32Type, _>(|time| match i32::try_from(time / DAY) {
-                Ok(day) if time % DAY == 0 => Ok(day),
-                _ => Err(refused(time, "no day")),
-            })?)
-        }
-        _ => cast(array, to)?,
-    })
-}
-
-/// The schema with the types that the writer of a format takes.
-fn plain_schema(schema: &SchemaRef, format: Format) -> Schema {
-    let fields = schema.fields().iter().map(|field| plain(field, format));
-    Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone())
-}
-
-fn plain(field: &FieldRef, format: Format) -> FieldRef {
-    Arc::new(field.as_ref().clone().with_data_type(plain_type(field.data_type(), format)))
-}
-
-fn plain_type(data_type: &DataType, format: Format) -> DataType {
-    let plain = |field: &FieldRef| plain(field, format);
-    let is_parquet = format == Format::Parquet;
-    match data_type {
-        DataType::Dictionary(_, values) if !(is_parquet && has_offsets(values)) => plain_type(values, format),
-        DataType::Timestamp(TimeUnit::Second, zone) if is_parquet => {
-            DataType::Timestamp(TimeUnit::Millisecond, zone.clone())
-        }
-        DataType::Time32(TimeUnit::Second) if is_parquet => DataType::Time32(TimeUnit::Millisecond),
-        DataType::Date64 if is_parquet => DataType::Date32,
-        DataType::Struct(fields) => DataType::Struct(fields.iter().map(plain).collect()),
-        DataType::List(item) => DataType::List(plain(item)),
-        DataType::LargeList(item) => DataType::LargeList(plain(item)),
-        DataType::ListView(item) => DataType::ListView(plain(item)),
-        DataType::LargeListView(item) => DataType::LargeListView(plain(item)),
-        DataType::FixedSizeList(item, len) => DataType::FixedSizeList(plain(item), *len),
-        DataType::Map(entries, sorted) => DataType::Map(plain(entries), *sorted),
-        DataType::RunEndEncoded(ends, values) => DataType::RunEndEncoded(Arc::clone(ends), plain(values)),
-        other => other.clone(),
-    }
-}
-
-/// Whether this is text or bytes other than views. Of dictionaries of other values, Arrow 59 writes Parquet files that it
-/// cannot read, or whose values of fixed length begin with that length.
-fn has_offsets(values: &DataType) -> bool {
-    matches!(values, DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary)
-}
-
-/// Refuses what the Parquet writer loses, panics on or does not know: rows without columns, values without
-/// bytes, unions, and intervals of months, days and nanoseconds.
-fn storable_columns_only(schema: &SchemaRef) -> Outcome {
-    if schema.fields().is_empty() {
-        return Err(Failure::error("Parquet cannot hold rows without columns"));
-    }
-    for field in schema.flattened_fields() {
-        let what = match field.data_type() {
-            DataType::FixedSizeBinary(0) => "has values of no bytes".to_owned(),
-            DataType::Union(..) => "is a union".to_owned(),
-            interval @ DataType::Interval(IntervalUnit::MonthDayNano) => format!("is an {interval}"),
-            _ => continue,
-        };
-        return Err(Failure::error(format!(
-            "column `{}` {what}, which Parquet cannot hold; {LEAVE_OUT}",
-            field.name()
-        )));
-    }
-    Ok(())
-}
-
-/// Refuses durations that Arrow writes as `<invalid>`.
-fn check_durations(batch: &RecordBatch) -> Outcome {
-    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
-        if !matches!(field.data_type(), DataType::Duration(_)) {
-            continue;
-        }
-        let formatter = ArrayFormatter::try_new(column, &FormatOptions::new())?;
-        let is_invalid = |row: &usize| column.is_valid(*row) && formatter.value(*row).to_string() == INVALID;
-        if let Some(row) = (0..column.len()).find(is_invalid) {
-            return Err(Failure::error(format!(
-                "column `{}`: {} is no {} that CSV can hold; {LEAVE_OUT}",
-                field.name(),
-                whole_number(column, row).unwrap_or_default(),
-                field.data_type()
-            )));
-        }
-    }
-    Ok(())
-}
-
-fn flat_columns_only(schema: &SchemaRef) -> Outcome {
-    match schema.fields().iter().find(|field| field.data_type().is_nested()) {
-        None => Ok(()),
-        Some(field) => Err(Failure::error(format!(
-            "column `{}` is a {}, which CSV cannot hold; {LEAVE_OUT}, or write JSON",
-            field.name(),
-            field.data_type()
-        ))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use arrow::array::{
-        DictionaryArray, FixedSizeListArray, Int32Array, ListViewArray, RunArray, StringArray,
-        new_empty_array,
+        Array as _, ArrayRef, AsArray as _, DictionaryArray, FixedSizeListArray, Int32Array, ListViewArray,
+        RunArray, StringArray, new_empty_array,
     };
-    use arrow::datatypes::{Field, Int8Type, Int32Type, UnionFields, UnionMode};
+    use arrow::compute::cast;
+    use arrow::datatypes::{DataType, Field, Int8Type, Int32Type, Schema, UnionFields, UnionMode};
     use arrow::ipc::reader::FileReader;
 
     use super::*;
@@ -284,7 +129,7 @@ mod tests {
         let words = Arc::new(DictionaryArray::<Int8Type>::new(keys, Arc::new(words))) as _;
         let batch = RecordBatch::try_from_iter([("a", words)]).unwrap();
         let mut file = Vec::new();
-        let mut encoder = Encoder::open(Format::Parquet, &batch.schema(), &mut file, false).unwrap();
+        let mut encoder = Encoder::file(Format::Parquet, &batch.schema(), &mut file).unwrap();
         encoder.write(&batch).unwrap();
         encoder.finish().unwrap();
         let read =
@@ -300,7 +145,7 @@ mod tests {
         let list = DataType::List(Arc::new(Field::new("item", union.clone(), true)));
         for data_type in [union, list] {
             let schema = Arc::new(Schema::new(vec![Field::new("u", data_type, true)]));
-            let refused = Encoder::open(Format::Parquet, &schema, Vec::new(), false).err().unwrap();
+            let refused = Encoder::file(Format::Parquet, &schema, Vec::new()).err().unwrap();
             assert!(
                 matches!(&refused, Failure::Error(message) if message.contains("is a union")),
                 "{refused:?}"
@@ -315,7 +160,7 @@ mod tests {
             RecordBatch::try_from_iter([("a", Arc::new(texts) as _)]).unwrap()
         };
         let (mut file, schema) = (Vec::new(), batch(["x", "y"]).schema());
-        let mut encoder = Encoder::open(Format::Arrow, &schema, &mut file, false).unwrap();
+        let mut encoder = Encoder::file(Format::Arrow, &schema, &mut file).unwrap();
         encoder.write(&batch(["x", "y"])).unwrap();
         encoder.write(&batch(["z", "y"])).unwrap();
         encoder.finish().unwrap();
@@ -344,7 +189,7 @@ mod tests {
             RecordBatch::try_from_iter(columns).unwrap()
         };
         let (mut file, schema) = (Vec::new(), batch(["x", "y"]).schema());
-        let mut encoder = Encoder::open(Format::Arrow, &schema, &mut file, false).unwrap();
+        let mut encoder = Encoder::file(Format::Arrow, &schema, &mut file).unwrap();
         encoder.write(&batch(["x", "y"])).unwrap();
         encoder.write(&batch(["z", "y"]).slice(1, 1)).unwrap();
         encoder.finish().unwrap();

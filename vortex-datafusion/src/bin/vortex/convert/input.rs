@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::error::ArrowError;
-use datafusion::common::{Column, DataFusionError};
+use datafusion::common::{Column, DFSchema, DataFusionError};
 use datafusion::config::{CsvOptions, JsonOptions, TableParquetOptions};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::arrow::ArrowFormat;
@@ -175,29 +175,18 @@ impl Reader {
         let (table, times) = self.table(files, format, wanted).await?;
         let mut frame = times.converted(self.context.read_table(Arc::new(table))?)?;
         if !wanted.sort_by.is_empty() {
-            let names: Vec<&str> =
-                frame.schema().fields().iter().map(|field| field.name().as_str()).collect();
-            if let Some(key) = wanted.sort_by.iter().find(|key| !names.contains(&key.column.as_str())) {
-                let words = match key.column.contains(char::is_whitespace) {
+            let keys = wanted.sort_by.iter().map(|key| key.column.as_str());
+            check_columns("--sort-by", keys, frame.schema(), |name| {
+                match name.contains(char::is_whitespace) {
                     true => "; the words after a column are: asc, desc, nulls first, nulls last",
                     false => "",
-                };
-                let (column, names) = (&key.column, names.join(", "));
-                return Err(Failure::error(format!(
-                    "--sort-by: no column `{column}`; there are: {names}{words}"
-                )));
-            }
+                }
+            })?;
             frame = frame.sort(wanted.sort_by.iter().map(sort_expr).collect())?;
         }
         if let Some(wanted) = wanted.columns {
-            let fields = frame.schema().fields();
-            if let Some(name) = wanted.iter().find(|name| fields.find(name).is_none()) {
-                let there: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
-                let message =
-                    format!("{}: no column `{name}`; there are: {}", files[0].name, there.join(", "));
-                return Err(Failure::error(message));
-            }
             let names: Vec<&str> = wanted.iter().map(String::as_str).collect();
+            check_columns(&files[0].name, names.iter().copied(), frame.schema(), |_| "")?;
             frame = frame.select_columns(&names)?;
         }
         let limit = wanted.limit.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
@@ -283,6 +272,20 @@ impl Reader {
             .with_schema(Arc::new(schema));
         Ok((ListingTable::try_new(config)?, times))
     }
+}
+
+/// Checks that there are columns of these names, and tells which there are, with advice about the one that is missing.
+fn check_columns<'a>(
+    place: &str,
+    mut names: impl Iterator<Item = &'a str>,
+    schema: &DFSchema,
+    advice: fn(&str) -> &'static str,
+) -> Outcome {
+    let fields = schema.fields();
+    let Some(name) = names.find(|name| fields.find(name).is_none()) else { return Ok(()) };
+    let there = fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>().join(", ");
+    let advice = advice(name);
+    Err(Failure::error(format!("{place}: no column `{name}`; there are: {there}{advice}")))
 }
 
 /// The schema to read files with, given the types inferred from their first lines, and the columns to convert.

@@ -24,11 +24,13 @@ mod sort;
 mod stdin;
 mod times;
 mod vortex;
+mod writer_types;
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
@@ -45,7 +47,7 @@ use crate::min_reader::MinReader;
 use crate::text::parse_size;
 use find::{Found, is_among};
 use input::{Reader, Rows, Wanted};
-use output::{Outputs, Target};
+use output::{Form, Outputs, Target};
 pub(crate) use partial::remove_all as remove_partial_files;
 use sort::SortKey;
 
@@ -315,7 +317,9 @@ impl Job {
         self.make_folder()?;
         let order = rows.order.as_ref().map(|order| RowOrder::new(order, &rows.schema));
         let sorted = order.clone().filter(|_| !arguments.sort_by.is_empty());
-        let mut outputs = Outputs::create(self.target.clone(), self.format, &rows.schema, options, order)?;
+        let (schema, options) = (Arc::clone(&rows.schema), options.clone());
+        let form = Form { format: self.format, schema, options, order };
+        let mut outputs = Outputs::create(self.target.clone(), form)?;
         let progress = if self.is_small() { ProgressBar::hidden() } else { progress(rows.count) };
         copy(rows, sorted, &mut outputs, progress).await?;
         outputs.finish().await

@@ -24,54 +24,62 @@ use super::partial::Partial;
 use crate::failure::{Failure, Outcome};
 use crate::formats::Format;
 
+/// How each file is written.
+pub(super) struct Form {
+    pub(super) format: Format,
+    pub(super) schema: SchemaRef,
+    pub(super) options: WriteOptions,
+    /// The order in which its rows are supposed to be, if they are in any.
+    pub(super) order: Option<RowOrder>,
+}
+
+/// Where an output goes.
+#[derive(Debug, Clone, Copy)]
+enum Destination<'a> {
+    Stdout,
+    /// A file, which may replace another one.
+    File(&'a Path),
+    /// A file where there is none.
+    NewFile(&'a Path),
+}
+
 /// One output.
-pub(super) enum Output {
+enum Output {
     Vortex(Box<FileWriter>, Option<RowOrder>),
     File { encoder: Encoder<Counting>, partial: Partial, written: Arc<AtomicU64> },
     Stdout(Encoder<BufWriter<Stdout>>),
 }
 
 impl Output {
-    /// Starts a file at `path`, which is to be new or may replace another one; `-` is standard output.
-    pub(super) fn create(
-        path: &Path,
-        is_new: bool,
-        format: Format,
-        schema: &SchemaRef,
-        options: &WriteOptions,
-        order: Option<RowOrder>,
-    ) -> Outcome<Self> {
-        let to_stdout = path == Path::new("-");
-        let create = || {
-            Ok::<_, Failure>(match (format, to_stdout) {
-                (Format::Vortex, false) => {
-                    let sink = if is_new { LocalSink::create_new(path)? } else { LocalSink::create(path)? };
-                    let writer = FileWriter::try_new(sink, SchemaRef::clone(schema), options.clone())?;
-                    Self::Vortex(Box::new(writer), order)
-                }
-                (Format::Vortex, true) => {
-                    let schema = SchemaRef::clone(schema);
-                    let writer = FileWriter::try_new(StandardOutput, schema, options.clone())?;
-                    Self::Vortex(Box::new(writer), order)
-                }
-                (_, false) => {
-                    let partial = Partial::create(path, is_new)?;
-                    let written = Arc::<AtomicU64>::default();
-                    let out = BufWriter::with_capacity(1 << 20, partial.file()?);
-                    let out = Counting { out, written: Arc::clone(&written) };
-                    Self::File { encoder: Encoder::open(format, schema, out, false)?, partial, written }
-                }
-                (_, true) => {
-                    let out = BufWriter::with_capacity(64 << 10, std::io::stdout());
-                    Self::Stdout(Encoder::open(format, schema, out, true)?)
-                }
-            })
-        };
-        create().map_err(|failure| Failure::at(path.display(), failure))
+    /// Starts an output.
+    fn create(destination: Destination<'_>, form: &Form) -> Outcome<Self> {
+        match (form.format, destination) {
+            (Format::Vortex, Destination::Stdout) => Self::vortex(form, StandardOutput),
+            (Format::Vortex, Destination::File(path)) => Self::vortex(form, LocalSink::create(path)?),
+            (Format::Vortex, Destination::NewFile(path)) => Self::vortex(form, LocalSink::create_new(path)?),
+            (format, Destination::Stdout) => {
+                let out = BufWriter::with_capacity(64 << 10, std::io::stdout());
+                Ok(Self::Stdout(Encoder::stream(format, &form.schema, out)?))
+            }
+            (_, Destination::File(path)) => Self::file(form, Partial::create(path)?),
+            (_, Destination::NewFile(path)) => Self::file(form, Partial::create_new(path)?),
+        }
+    }
+
+    fn vortex(form: &Form, sink: impl Sink + 'static) -> Outcome<Self> {
+        let writer = FileWriter::try_new(sink, SchemaRef::clone(&form.schema), form.options.clone())?;
+        Ok(Self::Vortex(Box::new(writer), form.order.clone()))
+    }
+
+    fn file(form: &Form, partial: Partial) -> Outcome<Self> {
+        let written = Arc::<AtomicU64>::default();
+        let out = BufWriter::with_capacity(1 << 20, partial.file()?);
+        let out = Counting { out, written: Arc::clone(&written) };
+        Ok(Self::File { encoder: Encoder::file(form.format, &form.schema, out)?, partial, written })
     }
 
     /// Writes a batch.
-    pub(super) async fn write(&mut self, batch: &RecordBatch) -> Outcome {
+    async fn write(&mut self, batch: &RecordBatch) -> Outcome {
         match self {
             Self::Vortex(writer, order) => {
                 if let Some(order) = order {
@@ -86,7 +94,7 @@ impl Output {
 
     /// Whether the file has about this many bytes. Of formats other than Vortex, data that is still in memory
     /// does not count.
-    pub(super) async fn reaches(&mut self, bytes: u64) -> Outcome<bool> {
+    async fn reaches(&mut self, bytes: u64) -> Outcome<bool> {
         Ok(match self {
             Self::Vortex(writer, _) => writer.reaches(bytes).await?,
             Self::File { written, .. } => written.load(Ordering::Relaxed) >= bytes,
@@ -95,7 +103,7 @@ impl Output {
     }
 
     /// Writes the end of the format; a file gets its final name.
-    pub(super) async fn finish(self) -> Outcome {
+    async fn finish(self) -> Outcome {
         match self {
             Self::Vortex(mut writer, order) => {
                 if let Some(order) = order {
@@ -114,7 +122,7 @@ impl Output {
 }
 
 /// A file that counts the bytes written to it.
-pub(super) struct Counting {
+struct Counting {
     out: BufWriter<File>,
     written: Arc<AtomicU64>,
 }
@@ -163,11 +171,7 @@ impl Sink for StandardOutput {
 /// The files that rows are written to: one path, or parts of about the same size in a folder.
 pub(super) struct Outputs {
     target: Target,
-    format: Format,
-    schema: SchemaRef,
-    options: WriteOptions,
-    /// The order in which the rows of each file are supposed to be.
-    order: Option<RowOrder>,
+    form: Form,
     open: Option<(PathBuf, Output)>,
     /// Complete parts.
     done: Vec<PathBuf>,
@@ -182,40 +186,29 @@ pub(super) enum Target {
 
 impl Outputs {
     /// Starts writing. A file is created even if there are no rows.
-    pub(super) fn create(
-        target: Target,
-        format: Format,
-        schema: &SchemaRef,
-        options: &WriteOptions,
-        order: Option<RowOrder>,
-    ) -> Outcome<Self> {
-        let mut outputs = Self {
-            target,
-            format,
-            schema: SchemaRef::clone(schema),
-            options: options.clone(),
-            order,
-            open: None,
-            done: Vec::new(),
-        };
+    pub(super) fn create(target: Target, form: Form) -> Outcome<Self> {
+        let mut outputs = Self { target, form, open: None, done: Vec::new() };
         outputs.start()?;
         Ok(outputs)
     }
 
     fn start(&mut self) -> Outcome {
-        let (path, is_new) = match &self.target {
-            Target::One(path) => (path.clone(), false),
+        let part;
+        let (path, destination) = match &self.target {
+            Target::One(path) if path == Path::new("-") => (path, Destination::Stdout),
+            Target::One(path) => (path, Destination::File(path)),
             Target::Parts { folder, .. } => {
-                let path = folder.join(format!("part-{:05}.{}", self.done.len(), self.format.extension()));
-                if path.exists() {
-                    return Err(Failure::error(format!("{}: already exists", path.display())));
+                let extension = self.form.format.extension();
+                part = folder.join(format!("part-{:05}.{extension}", self.done.len()));
+                if part.exists() {
+                    return Err(Failure::error(format!("{}: already exists", part.display())));
                 }
-                (path, true)
+                (&part, Destination::NewFile(&part))
             }
         };
-        let order = self.order.clone();
-        let output = Output::create(&path, is_new, self.format, &self.schema, &self.options, order)?;
-        self.open = Some((path, output));
+        let output = Output::create(destination, &self.form);
+        let output = output.map_err(|failure| Failure::at(path.display(), failure))?;
+        self.open = Some((path.clone(), output));
         Ok(())
     }
 

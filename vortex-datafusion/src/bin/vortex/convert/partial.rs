@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -49,17 +50,26 @@ impl Drop for Listed {
 }
 
 impl Partial {
-    /// Starts a file, which is to be new or may replace another one.
-    pub(super) fn create(target: &Path, is_new: bool) -> Outcome<Self> {
+    /// Starts a file, which may replace another one.
+    pub(super) fn create(target: &Path) -> Outcome<Self> {
+        Self::start(target, PartialFile::create)
+    }
+
+    /// Starts a file where there is none.
+    pub(super) fn create_new(target: &Path) -> Outcome<Self> {
+        Self::start(target, PartialFile::create_new)
+    }
+
+    fn start(target: &Path, start: fn(&Path) -> io::Result<PartialFile>) -> Outcome<Self> {
         let place = target.display().to_string();
         local_target(target).map_err(|error| Failure::Usage(format!("{place}: {error}")))?;
         let create = |all: &mut BTreeSet<PathBuf>| {
-            let file = if is_new { PartialFile::create_new(target)? } else { PartialFile::create(target)? };
+            let file = start(target)?;
             let temporary = file.temporary().to_path_buf();
             all.insert(temporary.clone());
             Ok((file, Listed(temporary)))
         };
-        let (file, listed) = all(create).map_err(|error: std::io::Error| Failure::at(&place, error))?;
+        let (file, listed) = all(create).map_err(|error: io::Error| Failure::at(&place, error))?;
         Ok(Self { file, _listed: listed, place })
     }
 
@@ -86,13 +96,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("out.csv");
         let files = || fs::read_dir(&folder).unwrap().count();
-        drop(Partial::create(&target, false).unwrap());
+        drop(Partial::create(&target).unwrap());
         assert_eq!(files(), 0);
-        let ended = Partial::create(&target, true).unwrap();
+        let ended = Partial::create_new(&target).unwrap();
         remove_all(|| ());
         assert_eq!(files(), 0);
         drop(ended);
-        let partial = Partial::create(&target, false).unwrap();
+        let partial = Partial::create(&target).unwrap();
         partial.file().unwrap().write_all(b"rows").unwrap();
         assert!(!target.exists());
         partial.complete().unwrap();
