@@ -70,8 +70,8 @@ pub(crate) fn restore(array: &ArrayRef, to: &DataType, limits: &Limits) -> Resul
         (DataType::LargeBinary, DataType::FixedSizeBinary(width)) => {
             fixed_size_binary(array.as_binary(), *width, limits)?
         }
-        (DataType::List(_), DataType::List(_)) => list(array.as_list::<i32>(), to, limits)?,
-        (DataType::LargeList(_), DataType::LargeList(_)) => list(array.as_list::<i64>(), to, limits)?,
+        (DataType::List(_), DataType::List(item)) => list(array.as_list::<i32>(), item, limits)?,
+        (DataType::LargeList(_), DataType::LargeList(item)) => list(array.as_list::<i64>(), item, limits)?,
         (DataType::LargeList(_), DataType::List(item)) => {
             // Arrow's cast loses the rows of fixed-size lists of size zero among the items.
             let (_, offsets, values, nulls) = array.as_list::<i64>().clone().into_parts();
@@ -85,8 +85,8 @@ pub(crate) fn restore(array: &ArrayRef, to: &DataType, limits: &Limits) -> Resul
             let values = restore(&values, item.data_type(), limits)?;
             Arc::new(GenericListArray::try_new(Arc::clone(item), OffsetBuffer::new(offsets), values, nulls)?)
         }
-        (DataType::LargeList(_), DataType::FixedSizeList(..)) => {
-            fixed_size_list(array.as_list(), to, limits)?
+        (DataType::LargeList(carried), DataType::FixedSizeList(item, size)) => {
+            fixed_size_list(array.as_list(), carried, item, *size, limits)?
         }
         (DataType::ListView(_), DataType::ListView(item)) => {
             list_views(array.as_list_view::<i32>(), item, limits)?
@@ -190,10 +190,11 @@ fn structure(array: &StructArray, fields: &Fields, limits: &Limits) -> Result<Ar
     Ok(Arc::new(StructArray::try_new_with_length(fields.clone(), columns, nulls, array.len())?))
 }
 
-fn list<O: OffsetSizeTrait>(array: &GenericListArray<O>, to: &DataType, limits: &Limits) -> Result<ArrayRef> {
-    let (DataType::List(item) | DataType::LargeList(item)) = to else {
-        return Err(Error::invalid(format!("a list cannot be read as {to}")));
-    };
+fn list<O: OffsetSizeTrait>(
+    array: &GenericListArray<O>,
+    item: &FieldRef,
+    limits: &Limits,
+) -> Result<ArrayRef> {
     let (_, offsets, values, nulls) = array.clone().into_parts();
     let (offsets, values) = shown_items(offsets, values);
     let values = restore(&values, item.data_type(), limits)?;
@@ -201,14 +202,14 @@ fn list<O: OffsetSizeTrait>(array: &GenericListArray<O>, to: &DataType, limits: 
 }
 
 /// Lists of a fixed size, which every valid row must have. Null rows get arbitrary elements.
-fn fixed_size_list(array: &LargeListArray, to: &DataType, limits: &Limits) -> Result<ArrayRef> {
-    let DataType::FixedSizeList(item, size) = to else {
-        return Err(Error::invalid(format!("a list cannot be read as {to}")));
-    };
-    let DataType::LargeList(carried) = array.data_type() else {
-        return Err(Error::invalid("a list of another kind"));
-    };
-    let size_of_row = usize::try_from(*size).unwrap_or(0);
+fn fixed_size_list(
+    array: &LargeListArray,
+    carried: &FieldRef,
+    item: &FieldRef,
+    size: i32,
+    limits: &Limits,
+) -> Result<ArrayRef> {
+    let size_of_row = usize::try_from(size).unwrap_or(0);
     let first = array.value_offsets()[0];
     let in_place = (0..array.len()).all(|row| array.value_length(row).as_usize() == size_of_row);
     let values = if in_place {
@@ -235,14 +236,8 @@ fn fixed_size_list(array: &LargeListArray, to: &DataType, limits: &Limits) -> Re
         if carried.is_nullable() { values } else { without_nulls(values)? }
     };
     let values = restore(&values, item.data_type(), limits)?;
-    let nulls = array.nulls().cloned();
-    Ok(Arc::new(FixedSizeListArray::try_new_with_length(
-        Arc::clone(item),
-        *size,
-        values,
-        nulls,
-        array.len(),
-    )?))
+    let (item, nulls) = (Arc::clone(item), array.nulls().cloned());
+    Ok(Arc::new(FixedSizeListArray::try_new_with_length(item, size, values, nulls, array.len())?))
 }
 
 fn fixed_size_binary(array: &LargeBinaryArray, width: i32, limits: &Limits) -> Result<ArrayRef> {
