@@ -9,12 +9,19 @@
 //!
 //! The argument is a file, a folder or a glob, as in `FROM`. Files are opened when the query is
 //! planned for execution, through the stores and the footer cache of the session, until there are as many rows as
-//! a `LIMIT` wants. Texts are cut after a kilobyte, and limited in sum. Since the functions open any file, only `enable_url_tables` registers them.
+//! a `LIMIT` wants. Texts are cut after a kilobyte, and limited in sum. Since the functions open any file, only
+//! `enable_url_tables` registers them.
 
-mod rows;
+mod columns;
+mod layouts;
+mod segments;
+mod table;
+mod text;
+mod zones;
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion_common::{Column, Result, plan_err};
@@ -24,13 +31,60 @@ use datafusion_expr::{Expr, TableType};
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_session::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
 use futures::{StreamExt as _, TryStreamExt as _};
+use vortex_core::VortexFile;
 use vortex_core::io::object_name;
 
 use crate::format::EXTENSION;
 use crate::options::VortexOptions;
 use crate::reading::{Reading, SessionResources};
 use crate::tables::{check_place, if_folder, is_hidden, is_whole_folder, listing_url};
-use rows::Part;
+use text::Room;
+
+/// The part of the description of files that a function shows.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Columns,
+    Layouts,
+    Segments,
+    Zones,
+}
+
+impl Part {
+    fn schema(self) -> SchemaRef {
+        match self {
+            Self::Columns => table::schema(&columns::columns()),
+            Self::Layouts => table::schema(&layouts::columns()),
+            Self::Segments => table::schema(&segments::columns()),
+            Self::Zones => table::schema(&zones::columns()),
+        }
+    }
+
+    /// The rows of one file; columns for whose names `wants` is false may be null if they would require reads.
+    ///
+    /// # Errors
+    /// If the file is broken, or storage fails.
+    async fn rows(
+        self,
+        name: &str,
+        file: &VortexFile,
+        wants: &(dyn Fn(&str) -> bool + Sync),
+    ) -> Result<RecordBatch> {
+        let mut room = Room::new();
+        match self {
+            Self::Columns => {
+                table::batch(name, &columns::columns(), &columns::rows(file.footer(), &mut room)?)
+            }
+            Self::Layouts => {
+                table::batch(name, &layouts::columns(), &layouts::rows(file.footer(), &mut room)?)
+            }
+            Self::Segments => {
+                let rows = segments::rows(file, wants("encodings"), &mut room).await?;
+                table::batch(name, &segments::columns(), &rows)
+            }
+            Self::Zones => table::batch(name, &zones::columns(), &zones::rows(file, &mut room).await?),
+        }
+    }
+}
 
 /// A table function over the description of files.
 #[derive(Debug)]
