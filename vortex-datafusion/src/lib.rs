@@ -36,9 +36,8 @@
 //! | run plans in another process | `VortexCodec`, with the feature `proto` |
 //!
 //! A session that is not registered, or whose [`Session`](datafusion_session::Session) is of another type than DataFusion's
-//! `SessionState`, **has no optimizer rules of this crate**: it is slower, since scans decline dynamic filters, declare no
-//! order and compute no aggregations, and DataFusion 55 can return wrong rows where it passes a filter above a join to
-//! another column of the same name, or drops a sort above a filter that rounds, such as `a / 10 = 6`. `register` says more.
+//! `SessionState`, has no optimizer rules of this crate. It is slower, and **can return wrong rows**: see
+//! [`register`](register#without-the-rules).
 //!
 //! The scan takes over from the plan: projections, down to single fields of structs; every deterministic
 //! filter; and limits. Filters that the encodings cannot answer are evaluated on decoded columns before the

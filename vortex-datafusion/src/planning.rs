@@ -150,7 +150,7 @@ fn check_columns(file: &PartitionedFile, table: &TableSchema) -> Result<()> {
     }
 }
 
-/// Warns of the first such session: tables work without the optimizer rules, but not all queries.
+/// Warns of the first such session: see [`register`](crate::register#without-the-rules).
 fn tell_of_missing_rules(session: &str) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {

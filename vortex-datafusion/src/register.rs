@@ -56,10 +56,26 @@ use crate::tables::VortexTableFactory;
 /// Paths and URLs in `FROM`, and functions that show the structure of files, also need
 /// [`enable_url_tables`](crate::enable_url_tables), since they let every `SELECT` open any file.
 ///
-/// A session that is built from this one loses the rules if they are replaced (`with_physical_optimizer_rules` of
-/// [`SessionStateBuilder`]): its scans behave as in a session that is not registered. Results are the same, unless
-/// DataFusion passes a filter to another column of the same name, or drops a sort above a filter that rounds, such as
-/// `a / 10 = 6`; but fewer rows are skipped, fewer statistics are used, and orders of files are not used at all.
+/// # Without the rules
+/// A session has no optimizer rules of this crate if it is not registered, if it is built from one that is, but with other
+/// rules (`with_physical_optimizer_rules` of [`SessionStateBuilder`]), or if it is no [`SessionState`]. DataFusion 55 can
+/// then return wrong rows, in these cases:
+///
+/// - A filter above a join, or the `HAVING` of grouping sets, is passed to another column of the same name:
+///   `SELECT c.k FROM n RIGHT JOIN c ON n.k = c.k WHERE n.k IS NULL`.
+/// - A filter that rounds stays above the scan, and rows are sorted by the column, which is taken for constant:
+///   `SELECT a FROM (SELECT a FROM t LIMIT 50) WHERE a / 10 = 6 ORDER BY a`.
+/// - A column of which a filter leaves one value is taken for constant above `ROLLUP`, `CUBE`, grouping sets and outer
+///   joins, which also make it null: `SELECT k, count(*) FROM t WHERE k = 1 GROUP BY ROLLUP (k) ORDER BY k`.
+/// - Branches of a union are sorted by a constant that differs between them, and limited:
+///   `SELECT a FROM (SELECT a, 1 AS k FROM t UNION ALL SELECT a, 0 FROM u) ORDER BY k, a LIMIT 3`.
+/// - Windows over several partitions are limited without an order:
+///   `SELECT a, sum(a) OVER (PARTITION BY p ORDER BY a ROWS UNBOUNDED PRECEDING) FROM t LIMIT 5`.
+/// - Windows, joins or an `OFFSET` are sorted by an order in which they get their rows, such as that of other windows, and
+///   limited: `SELECT p, a, sum(a) OVER (PARTITION BY p ORDER BY a), count(*) OVER () FROM t ORDER BY p, a LIMIT 3`.
+///
+/// Other queries are only slower: scans use no dynamic filters, all aggregations but `count(*)` read their columns, groups
+/// are not found by codes, and orders of files are not used, whether they are recorded or declared (`WITH ORDER`).
 ///
 /// # Errors
 /// If the session refuses the format.
@@ -136,8 +152,7 @@ fn add_options(config: &mut SessionConfig) {
 pub trait VortexSessionExt {
     /// Makes the session read and write Vortex files, as [`register`] does. Call it last: several setters
     /// replace what it adds, namely `with_config`, `with_file_formats`, `with_table_factories`,
-    /// `with_table_options` and `with_physical_optimizer_rules`. Without its optimizer rules, scans behave
-    /// as in a session that is not registered.
+    /// `with_table_options` and `with_physical_optimizer_rules`; see [`register`](register#without-the-rules).
     #[must_use]
     fn with_vortex(self) -> Self;
 }

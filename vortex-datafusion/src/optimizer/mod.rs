@@ -1,8 +1,7 @@
 //! The optimizer rules of this crate, and how a session gets them.
 //!
 //! DataFusion does not tell scans all that they need, and takes some of what they state too far. Without the
-//! rules, results are the same, except where a filter is passed to another column of the same name, or rounds, or windows
-//! are limited; but fewer rows are skipped, fewer statistics are used, and scans declare no order.
+//! rules, queries are slower, and can return wrong rows: see [`register`](crate::register#without-the-rules).
 
 mod coded_groups;
 mod exact_statistics;
