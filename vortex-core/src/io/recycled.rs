@@ -2,7 +2,8 @@
 //!
 //! The operating system has to clear a large allocation page by page, which takes longer than copying a
 //! file's cached bytes into it. Read buffers are large, equal in size and short-lived, so they are kept
-//! for the next read once their bytes are no longer referenced.
+//! for the next read once their bytes are no longer referenced. The process keeps them as long as it runs,
+//! outside of all budgets, which count what is in use.
 
 use std::ops::Range;
 

@@ -13,6 +13,10 @@
 //! Bytes that are at hand, such as those of local files that the operating system has in memory, are not
 //! queued: whoever requests them takes them at once, up to a limit, or to the first read whose bytes are not; that one
 //! and all others are queued. Nobody does so for others, who may go on requesting.
+//!
+//! Each tokio runtime has queues of its own. A read is a task of the runtime on which it was requested, and one with a
+//! single thread runs its tasks only while the application waits inside of it (`block_on`): between two batches, it may
+//! stand still for as long as the application likes. Another runtime that waited for its reads would stand still, too.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};

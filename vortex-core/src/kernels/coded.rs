@@ -4,6 +4,9 @@
 //! bytes    0 -t-> 1 -h-> 2 -e-> 3
 //! codes    0 -- "the" --> 3      1 -- "he s" --> 3      0 -- "at" --> 1
 //! ```
+//!
+//! Where thousands of codes lead is only found out for the starting points of an automaton. Other states differ from these
+//! for the codes that begin with few bytes.
 
 #![expect(unsafe_code, reason = "codes are checked once, not each time they are read")]
 

@@ -11,7 +11,10 @@
 //! close to each other, codes are distances to the least one. A table maps the combined codes of a row (`codes.rs`) to its
 //! group (`groups.rs`). Everything else is DataFusion's: its groups see each code once per dictionary, and its functions
 //! compute the states, in the order of rows. So the states are the same to the last bit, and any function for groups
-//! is supported. Rows with too many codes are grouped by DataFusion.
+//! is supported. Rows with too many codes are grouped by DataFusion. If memory runs out, or groups are too many, states are
+//! returned early.
+//!
+//! States are not computed on encoded data: that takes more code, and saves less than finding groups.
 
 mod codes;
 mod groups;

@@ -9,6 +9,9 @@
 //!
 //! DataFusion 55 derives wrong answers from exact statistics of scans, so that they state estimates. From those of files,
 //! which it uses to plan the scan, it derives none.
+//!
+//! Statistics must not hide an error: if reading a row may fail because the type of the table requires a cast, or has no
+//! nulls, they are no answer.
 
 mod footer;
 pub(crate) mod kept;

@@ -1,8 +1,8 @@
 //! Gathering several values by one instruction, on machines where that is faster than loading them one by one.
 //!
 //! Whether it is depends on more than the instruction set: some machines split the instruction into more steps than the
-//! loads take, and updates against Downfall (CVE-2022-40982) made it several times as slow. Guests cannot ask for either,
-//! so both ways are timed once.
+//! loads take, and updates against Downfall (CVE-2022-40982) made it several times as slow: two machines with the same
+//! instruction sets differ by a factor of three. Guests cannot ask for either, so both ways are timed, once per process.
 #![expect(unsafe_code, reason = "uses instructions that were detected, with keys that were checked")]
 
 use std::arch::x86_64::{
