@@ -29,60 +29,6 @@ enum Rows {
     Bits(BooleanBuffer),
 }
 
-/// For counting the live rows before a row, repeatedly.
-#[derive(Debug)]
-pub(crate) enum Ranks {
-    /// The rows below this one are live, and no others.
-    Below(usize),
-    /// Their positions.
-    Few(Arc<[usize]>),
-    Bits(WordRanks),
-}
-
-/// The number of live rows before each word of 64 rows.
-#[derive(Debug)]
-pub(crate) struct WordRanks {
-    words: Vec<u64>,
-    before: Vec<usize>,
-    total: usize,
-}
-
-impl Ranks {
-    /// Number of live rows below each of `rows`.
-    pub(crate) fn below_all(&self, rows: impl Iterator<Item = usize>) -> Vec<usize> {
-        match self {
-            Ranks::Below(end) => rows.map(|row| row.min(*end)).collect(),
-            Ranks::Few(few) => rows.map(|row| few.partition_point(|at| *at < row)).collect(),
-            Ranks::Bits(ranks) => vectorized(BelowAll { ranks, rows }),
-        }
-    }
-}
-
-impl WordRanks {
-    /// Number of live rows below `row`.
-    #[inline(always)]
-    fn below(&self, row: usize) -> usize {
-        match (self.words.get(row / 64), self.before.get(row / 64)) {
-            (Some(word), Some(before)) => before + (word & !(u64::MAX << (row % 64))).count_ones() as usize,
-            _ => self.total,
-        }
-    }
-}
-
-struct BelowAll<'a, R> {
-    ranks: &'a WordRanks,
-    rows: R,
-}
-
-impl<R: Iterator<Item = usize>> Vectorized for BelowAll<'_, R> {
-    type Output = Vec<usize>;
-
-    #[inline(always)]
-    fn run(self) -> Vec<usize> {
-        self.rows.map(|row| self.ranks.below(row)).collect()
-    }
-}
-
 impl Mask {
     /// All `len` rows are live.
     pub fn all(len: usize) -> Self {
@@ -273,20 +219,13 @@ impl Mask {
         }
     }
 
-    /// Cumulative counts of live rows, for repeatedly determining how many come before a row.
-    pub(crate) fn ranks(&self) -> Ranks {
-        let bits = match &self.rows {
-            Rows::Uniform => return Ranks::Below(self.true_count),
-            Rows::Few(few) => return Ranks::Few(Arc::clone(few)),
-            Rows::Bits(bits) => bits,
-        };
-        let words: Vec<u64> = bits.bit_chunks().iter_padded().collect();
-        let before = words.iter().scan(0, |total, word| {
-            let before = *total;
-            *total += word.count_ones() as usize;
-            Some(before)
-        });
-        Ranks::Bits(WordRanks { before: before.collect(), words, total: self.true_count })
+    /// The number of live rows below each of `rows`.
+    pub(crate) fn live_below(&self, rows: impl Iterator<Item = usize>) -> Vec<usize> {
+        match &self.rows {
+            Rows::Uniform => rows.map(|row| row.min(self.true_count)).collect(),
+            Rows::Few(few) => rows.map(|row| few.partition_point(|at| *at < row)).collect(),
+            Rows::Bits(bits) => vectorized(SetBelow { ranks: &WordRanks::of(bits), rows }),
+        }
     }
 
     /// The range from the first to the last live row; empty if there is none.
@@ -383,6 +322,51 @@ impl Mask {
     }
 }
 
+/// The words of a bitmap, and how many bits are set before each of them.
+struct WordRanks {
+    words: Vec<u64>,
+    before: Vec<usize>,
+    total: usize,
+}
+
+impl WordRanks {
+    fn of(bits: &BooleanBuffer) -> Self {
+        let words: Vec<u64> = bits.bit_chunks().iter_padded().collect();
+        let mut total = 0;
+        let before = words.iter().map(|word| {
+            let before = total;
+            total += word.count_ones() as usize;
+            before
+        });
+        let before = before.collect();
+        Self { words, before, total }
+    }
+
+    /// Number of set bits below `row`.
+    #[inline(always)]
+    fn below(&self, row: usize) -> usize {
+        match (self.words.get(row / 64), self.before.get(row / 64)) {
+            (Some(word), Some(before)) => before + (word & !(u64::MAX << (row % 64))).count_ones() as usize,
+            _ => self.total,
+        }
+    }
+}
+
+/// [`WordRanks::below`] for each of `rows`.
+struct SetBelow<'a, R> {
+    ranks: &'a WordRanks,
+    rows: R,
+}
+
+impl<R: Iterator<Item = usize>> Vectorized for SetBelow<'_, R> {
+    type Output = Vec<usize>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<usize> {
+        self.rows.map(|row| self.ranks.below(row)).collect()
+    }
+}
+
 /// Those of some ascending positions that are in a range.
 fn within<'a>(positions: &'a [usize], range: &Range<usize>) -> &'a [usize] {
     let rest = &positions[positions.partition_point(|at| *at < range.start)..];
@@ -461,10 +445,9 @@ mod tests {
                 assert_eq!(bools(&one.slice(part.clone())), rows[part.clone()]);
                 assert_eq!(one.any_within(&part), rows[part].contains(&true));
             }
-            let ranks = one.ranks();
             for row in [0, 1, 64, 555, 1000] {
                 let below = indices.partition_point(|index| *index < row);
-                assert_eq!(ranks.below_all([row].into_iter()), [below]);
+                assert_eq!(one.live_below([row].into_iter()), [below]);
             }
             assert_eq!(one.limit(3).indices(), indices[..indices.len().min(3)]);
             for other in &masks {
@@ -489,13 +472,12 @@ mod tests {
     }
 
     #[test]
-    fn ranks_count_the_live_rows_before_each() {
+    fn live_rows_below_each_row_are_counted() {
         let sparse = Mask::from_indices(200, (0..200).step_by(3)).slice(1..190);
         for mask in [sparse, Mask::all(64), Mask::none(65), Mask::all(0)] {
-            let ranks = mask.ranks();
             let indices = mask.indices();
             let below = (0..=mask.len()).map(|row| indices.iter().filter(|index| **index < row).count());
-            assert_eq!(ranks.below_all(0..=mask.len()), below.collect::<Vec<_>>());
+            assert_eq!(mask.live_below(0..=mask.len()), below.collect::<Vec<_>>());
         }
     }
 

@@ -189,7 +189,7 @@ fn values_of(live: &Mask, valid: &BooleanBuffer) -> Mask {
     }
     let values = Mask::from_bits(valid.clone());
     let live = live.indices().into_iter().filter(|row| valid.value(*row));
-    Mask::from_indices(values.true_count(), values.ranks().below_all(live))
+    Mask::from_indices(values.true_count(), values.live_below(live))
 }
 
 fn bits_of(bits: &BooleanBuffer, mask: &Mask) -> BooleanBuffer {

@@ -339,7 +339,7 @@ impl EncodedArray for RunEndArray {
 
 /// The ends of the runs after a filter, without those that keep no rows, and which runs are left.
 fn shorten(ends: impl Iterator<Item = usize>, mask: &Mask) -> (Vec<u64>, Mask) {
-    let ends = mask.ranks().below_all(ends);
+    let ends = mask.live_below(ends);
     let before = |run: usize| if run == 0 { 0 } else { ends[run - 1] };
     let kept = BooleanBuffer::collect_bool(ends.len(), |run| ends[run] > before(run));
     let mut shortened = vec![0; ends.len()];
