@@ -26,13 +26,13 @@ use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
+use super::block_rows::BlockRows;
 use crate::array::{
     ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, array_of_raw, decode_raw, present,
 };
 use crate::dtype::{DType, PType};
 use crate::kernels::delta::{transposed_positions, undelta};
-use crate::kernels::lanes;
-use crate::kernels::{BLOCK, Word, block_parts, match_word};
+use crate::kernels::{BLOCK, Word, lanes, match_word};
 use crate::limits::Limits;
 use crate::{Error, Result};
 
@@ -62,13 +62,11 @@ impl Encoding for Delta {
         }
         node.expect_buffers(0)?;
         let metadata = node.message::<Metadata>()?;
-        let (count, offset) = (metadata.deltas_len, metadata.offset as usize);
-        let end = node.len().checked_add(offset);
-        let deltas_len = usize::try_from(count).ok().filter(|len| end.is_some_and(|end| end <= *len));
-        let Some(deltas_len) = deltas_len.filter(|_| offset < BLOCK) else {
-            let rows = node.len();
-            return Err(Error::corrupt(format!("{rows} rows from {offset} of {count} deltas")));
-        };
+        let rows = BlockRows::try_new(metadata.offset.into(), node.len())?;
+        let (count, positions) = (metadata.deltas_len, rows.positions());
+        let deltas_len = usize::try_from(count).ok().filter(|len| positions.end <= *len);
+        let deltas_len =
+            deltas_len.ok_or_else(|| Error::corrupt(format!("rows {positions:?} of {count} deltas")))?;
         let lanes = match_word!(ptype, |W| lanes::<W>());
         let bases_len = deltas_len / BLOCK * lanes + usize::from(deltas_len % BLOCK != 0);
 
@@ -80,8 +78,7 @@ impl Encoding for Delta {
         let all = DeltaArray {
             dtype: node.dtype().clone(),
             ptype,
-            len: node.len(),
-            offset,
+            rows,
             lanes,
             bases: node.child(0, &dtype, bases_len)?,
             deltas: node.child(1, &dtype, deltas_len)?,
@@ -97,9 +94,7 @@ impl Encoding for Delta {
 struct DeltaArray {
     dtype: DType,
     ptype: PType,
-    len: usize,
-    /// Number of rows in the first block before row 0.
-    offset: usize,
+    rows: BlockRows,
     /// Number of bases per block.
     lanes: usize,
     bases: EncodedRef,
@@ -118,18 +113,15 @@ enum Nulls {
 impl DeltaArray {
     /// The blocks that contain some rows, without validity.
     fn blocks_of(&self, rows: Range<usize>) -> Result<Self> {
-        let start = self.offset + rows.start;
-        let first = start / BLOCK;
-        let last = (self.offset + rows.end).div_ceil(BLOCK).max(first);
+        let (blocks, rows) = self.rows.slice(&rows);
         // The last block may be shorter, in which case it has a single base.
-        let clip = |blocks: usize, per_block: usize, len: usize| (blocks * per_block).min(len);
         let slice = |child: &EncodedRef, per_block: usize| {
-            child.slice(clip(first, per_block, child.len())..clip(last, per_block, child.len()))
+            let clip = |blocks: usize| (blocks * per_block).min(child.len());
+            child.slice(clip(blocks.start)..clip(blocks.end))
         };
         Ok(Self {
             dtype: self.dtype.clone(),
-            len: rows.len(),
-            offset: start % BLOCK,
+            rows,
             bases: slice(&self.bases, self.lanes)?,
             deltas: slice(&self.deltas, BLOCK)?,
             validity: Nulls::Child(ValidityChild::default()),
@@ -139,12 +131,12 @@ impl DeltaArray {
 
     /// The values, and the nulls that the deltas have.
     fn values<W: Word>(&self) -> Result<(Vec<W>, Option<NullBuffer>)> {
-        self.limits.decoded_bytes(self.len, size_of::<W>())?;
+        self.limits.decoded_bytes(self.len(), size_of::<W>())?;
         let (bases, _) = decode_raw::<W>(&self.bases)?;
         let (deltas, transposed) = decode_raw::<W>(&self.deltas)?;
-        let mut out = Vec::with_capacity(self.len);
+        let mut out = Vec::with_capacity(self.len());
         let mut block = [W::ZERO; BLOCK];
-        for (at, part) in block_parts(self.offset..self.offset + self.len) {
+        for (at, part) in self.rows.parts() {
             let deltas = &deltas[at * BLOCK..];
             let bases = &bases[at * self.lanes..];
             match deltas.first_chunk::<BLOCK>() {
@@ -166,8 +158,8 @@ impl DeltaArray {
     fn untransposed(&self, transposed: &NullBuffer) -> NullBuffer {
         let full = transposed.len() / BLOCK * BLOCK;
         let positions = transposed_positions();
-        let mut rows = BooleanBufferBuilder::new(self.len);
-        for row in self.offset..self.offset + self.len {
+        let mut rows = BooleanBufferBuilder::new(self.len());
+        for row in self.rows.positions() {
             let at = if row < full { row / BLOCK * BLOCK + positions[row % BLOCK] } else { row };
             rows.append(transposed.is_valid(at));
         }
@@ -185,7 +177,7 @@ impl EncodedArray for DeltaArray {
     }
 
     fn len(&self) -> usize {
-        self.len
+        self.rows.len()
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
@@ -205,7 +197,7 @@ impl EncodedArray for DeltaArray {
             // The limits are checked for the values: deltas that are all null take no bytes.
             let (values, transposed) = self.values::<W>()?;
             let nulls = match &self.validity {
-                Nulls::Child(child) => child.decode()?.to_nulls(self.len),
+                Nulls::Child(child) => child.decode()?.to_nulls(self.len()),
                 Nulls::InDeltas => transposed.map(|transposed| self.untransposed(&transposed)),
             };
             array_of_raw(self.ptype, values.into(), nulls)?

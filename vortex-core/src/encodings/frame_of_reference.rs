@@ -23,6 +23,7 @@ use arrow::datatypes::{ArrowNativeType as _, DataType, i256};
 
 use super::Encoding;
 use super::bit_packed::BitPackedArray;
+use super::block_rows::BlockRows;
 use crate::array::intervals::tests_of;
 use crate::array::{
     Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, array_of_raw, decode_raw,
@@ -30,7 +31,7 @@ use crate::array::{
 };
 use crate::dtype::{DType, PType};
 use crate::expr::{Interval, Intervals, Predicate};
-use crate::kernels::{BLOCK, Word, map_words, match_word};
+use crate::kernels::{Word, map_words, match_word};
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::Value;
@@ -98,19 +99,14 @@ impl Encoding for FrameOfReferenceV2 {
         let ptype = integer(node)?;
         node.expect_buffers(0)?;
         node.expect_children(2)?;
-        let offset = node.message::<MetadataV2>()?.offset as usize;
-        if offset >= BLOCK {
-            return Err(Error::corrupt(format!("first row at {offset} of a block")));
-        }
-        let rows = node.len().checked_add(offset);
-        let rows = rows.ok_or_else(|| Error::corrupt(format!("{} rows", node.len())))?;
+        let rows = BlockRows::try_new(node.message::<MetadataV2>()?.offset.into(), node.len())?;
         Ok(Arc::new(ForArray {
             dtype: node.dtype().clone(),
             ptype,
             encoded: node.child(0, node.dtype(), node.len())?,
             references: References::PerBlock {
-                child: node.child(1, &DType::Primitive(ptype, false), rows.div_ceil(BLOCK))?,
-                offset,
+                child: node.child(1, &DType::Primitive(ptype, false), rows.block_count())?,
+                rows,
             },
         }))
     }
@@ -136,21 +132,21 @@ struct ForArray {
 enum References {
     /// The same for all rows, as bits.
     One(u64),
-    /// One for each 1024 rows, of which the first has `offset` rows before row 0.
-    PerBlock { child: EncodedRef, offset: usize },
+    /// One for each 1024 rows.
+    PerBlock { child: EncodedRef, rows: BlockRows },
 }
 
 /// Decoded [`References`].
 enum Added<W: Word> {
     One(W),
-    PerBlock(ScalarBuffer<W>, usize),
+    PerBlock(ScalarBuffer<W>, BlockRows),
 }
 
 impl References {
     fn decode<W: Word>(&self) -> Result<Added<W>> {
         Ok(match self {
             Self::One(reference) => Added::One(W::narrow(*reference)),
-            Self::PerBlock { child, offset } => Added::PerBlock(decode_raw::<W>(child)?.0, *offset),
+            Self::PerBlock { child, rows } => Added::PerBlock(decode_raw::<W>(child)?.0, *rows),
         })
     }
 }
@@ -159,7 +155,7 @@ impl<W: Word> Added<W> {
     fn of_row(&self, row: usize) -> W {
         match self {
             Self::One(reference) => *reference,
-            Self::PerBlock(references, offset) => references[(row + offset) / BLOCK],
+            Self::PerBlock(references, rows) => references[rows.place(row).0],
         }
     }
 
@@ -167,7 +163,7 @@ impl<W: Word> Added<W> {
     fn of_blocks(&self, packed: &BitPackedArray) -> Option<impl Fn(usize) -> W> {
         let (one, references) = match self {
             Self::One(reference) => (*reference, &[][..]),
-            Self::PerBlock(references, offset) if *offset == packed.offset() => (W::ZERO, &references[..]),
+            Self::PerBlock(references, rows) if *rows == packed.rows() => (W::ZERO, &references[..]),
             Self::PerBlock(..) => return None,
         };
         Some(move |block: usize| references.get(block).copied().unwrap_or(one))
@@ -306,10 +302,9 @@ impl EncodedArray for ForArray {
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         let references = match &self.references {
             References::One(reference) => References::One(*reference),
-            References::PerBlock { child, offset } => {
-                let start = offset + rows.start;
-                let end = (offset + rows.end).div_ceil(BLOCK).max(start / BLOCK);
-                References::PerBlock { child: child.slice(start / BLOCK..end)?, offset: start % BLOCK }
+            References::PerBlock { child, rows: all } => {
+                let (blocks, rows) = all.slice(&rows);
+                References::PerBlock { child: child.slice(blocks)?, rows }
             }
         };
         Ok(self.with(self.encoded.slice(rows)?, references))
@@ -383,6 +378,7 @@ mod tests {
     use crate::Registry;
     use crate::array::build::Tree;
     use crate::encodings::conformance;
+    use crate::kernels::BLOCK;
     use crate::limits::Limits;
 
     /// The reference as a scalar value: as zigzag in field 3, or plain in field 4.

@@ -8,6 +8,7 @@ pub(crate) mod alp;
 pub(crate) mod alprd;
 mod any_keys;
 pub(crate) mod bit_packed;
+mod block_rows;
 pub(crate) mod bool;
 mod bytebool;
 pub(crate) mod chunked;

@@ -20,6 +20,7 @@ use arrow::array::{Array as _, BooleanArray, BooleanBufferBuilder, UInt64Array};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
+use super::block_rows::BlockRows;
 use super::patches::Patches;
 use crate::array::{
     ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, array_of_raw, decode_offsets, decode_raw,
@@ -59,14 +60,10 @@ impl Encoding for Patched {
         node.expect_buffers(0)?;
         node.expect_children(4)?;
         let metadata = node.message::<Metadata>()?;
-        let (lanes, offset) = (metadata.n_lanes as usize, metadata.offset as usize);
-        let patch_count = metadata.n_patches as usize;
-        if offset >= BLOCK {
-            return Err(Error::corrupt(format!("first row at {offset} of a chunk")));
-        }
-        let rows = node.len().checked_add(offset);
-        let slots = rows.and_then(|rows| rows.div_ceil(BLOCK).checked_mul(lanes)?.checked_add(1));
-        let Some(lane_offsets_len) = slots else {
+        let (lanes, patch_count) = (metadata.n_lanes as usize, metadata.n_patches as usize);
+        let rows = BlockRows::try_new(metadata.offset.into(), node.len())?;
+        let slots = rows.block_count().checked_mul(lanes);
+        let Some(lane_offsets_len) = slots.and_then(|slots| slots.checked_add(1)) else {
             return Err(Error::corrupt(format!("{} rows in {lanes} lanes", node.len())));
         };
         node.limits().decoded_bytes(lane_offsets_len, size_of::<usize>())?;
@@ -79,7 +76,7 @@ impl Encoding for Patched {
             indices: node.child(2, &integers(PType::U16), patch_count)?,
             values: node.child(3, node.dtype(), patch_count)?,
             lanes,
-            offset,
+            rows,
             by_row: OnceLock::new(),
         }))
     }
@@ -95,8 +92,8 @@ struct PatchedArray {
     indices: EncodedRef,
     values: EncodedRef,
     lanes: usize,
-    /// Number of rows in the first chunk before row 0.
-    offset: usize,
+    /// Where the rows lie in the chunks.
+    rows: BlockRows,
     by_row: OnceLock<Patches>,
 }
 
@@ -110,6 +107,7 @@ impl PatchedArray {
         let (indices, _) = decode_raw::<u16>(&self.indices.slice(first..last)?)?;
         // There may be more patches than rows.
         self.limits().decoded_bytes(indices.len(), size_of::<Option<usize>>())?;
+        let own = self.rows.positions();
         let mut rows = Vec::with_capacity(indices.len());
         // The lane of a patch does not matter; the chunk changes every `lanes` slots.
         for chunk in 0..(bounds.len() - 1).checked_div(self.lanes).unwrap_or_default() {
@@ -119,8 +117,8 @@ impl PatchedArray {
                 if index >= BLOCK {
                     return Err(Error::corrupt(format!("patch {index} of a chunk of {BLOCK}")));
                 }
-                let row = (chunk * BLOCK + index).checked_sub(self.offset);
-                rows.push(row.filter(|row| *row < self.len()));
+                let position = chunk * BLOCK + index;
+                rows.push(own.contains(&position).then(|| position - own.start));
             }
         }
         Ok((rows, self.values.slice(first..last)?))
@@ -207,17 +205,16 @@ impl EncodedArray for PatchedArray {
     }
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        let start = self.offset + rows.start;
-        let first = start / BLOCK;
-        let last = (self.offset + rows.end).div_ceil(BLOCK).max(first);
+        let (chunks, in_chunks) = self.rows.slice(&rows);
+        let lane_offsets = chunks.start * self.lanes..chunks.end * self.lanes + 1;
         Ok(Arc::new(Self {
             ptype: self.ptype,
             inner: self.inner.slice(rows)?,
-            lane_offsets: self.lane_offsets.slice(first * self.lanes..last * self.lanes + 1)?,
+            lane_offsets: self.lane_offsets.slice(lane_offsets)?,
             indices: Arc::clone(&self.indices),
             values: Arc::clone(&self.values),
             lanes: self.lanes,
-            offset: start % BLOCK,
+            rows: in_chunks,
             by_row: OnceLock::new(),
         }))
     }

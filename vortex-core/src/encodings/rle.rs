@@ -23,6 +23,7 @@ use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType as _, DataType};
 
 use super::Encoding;
+use super::block_rows::BlockRows;
 use crate::array::{
     ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, array_of_raw, decode_offsets, decode_raw,
     present,
@@ -30,7 +31,7 @@ use crate::array::{
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
 use crate::kernels::gather::gather_into;
-use crate::kernels::{BLOCK, Word, block_parts, match_word};
+use crate::kernels::{BLOCK, Word, match_word};
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::once::get_or_try_init;
@@ -75,35 +76,37 @@ impl Encoding for Rle {
             usize::try_from(number).map_err(|_| Error::corrupt(format!("{number} is out of range")))
         };
         let (values_len, indices_len) = (number(metadata.values_len)?, number(metadata.indices_len)?);
-        let (starts_len, offset) = (number(metadata.values_idx_offsets_len)?, number(metadata.offset)?);
-        let end = offset.checked_add(node.len());
-        if offset >= BLOCK || indices_len % BLOCK != 0 || end.is_none_or(|end| end > indices_len) {
-            let rows = node.len();
-            return Err(Error::corrupt(format!("{rows} rows from {offset} of {indices_len} indices")));
+        let starts_len = number(metadata.values_idx_offsets_len)?;
+        let rows = BlockRows::try_new(metadata.offset, node.len())?;
+        let positions = rows.positions();
+        if indices_len % BLOCK != 0 || positions.end > indices_len {
+            return Err(Error::corrupt(format!("rows {positions:?} of {indices_len} indices")));
         }
         if starts_len != indices_len / BLOCK {
             return Err(Error::corrupt(format!("{starts_len} value offsets for {indices_len} indices")));
         }
-        let indices = PType::try_from_number(metadata.indices_ptype.into())?;
+        let indices_ptype = PType::try_from_number(metadata.indices_ptype.into())?;
         let starts = PType::try_from_number(metadata.values_idx_offsets_ptype.into())?;
-        if !matches!(indices, PType::U8 | PType::U16) || !starts.is_unsigned() {
-            return Err(Error::corrupt(format!("indices of type {indices}, value offsets of {starts}")));
+        if !matches!(indices_ptype, PType::U8 | PType::U16) || !starts.is_unsigned() {
+            return Err(Error::corrupt(format!(
+                "indices of type {indices_ptype}, value offsets of {starts}"
+            )));
         }
         node.limits().decoded_bytes(starts_len, size_of::<usize>())?;
 
         let values = node.child(0, &DType::Primitive(ptype, false), values_len)?;
         let nullable = node.dtype().is_nullable();
-        let rows = node.child(1, &DType::Primitive(indices, nullable), indices_len)?;
+        let indices = node.child(1, &DType::Primitive(indices_ptype, nullable), indices_len)?;
         let starts = node.child(2, &DType::Primitive(starts, false), starts_len)?;
         Ok(Arc::new(RleArray {
             dtype: node.dtype().clone(),
             ptype,
-            indices_ptype: indices,
+            indices_ptype,
             values,
-            indices: rows.slice(offset..offset + node.len())?,
+            indices: indices.slice(positions)?,
             starts: Arc::new(Starts { child: starts, values_len, known: OnceLock::new() }),
             first: 0,
-            offset,
+            rows,
             limits: *node.limits(),
         }))
     }
@@ -121,8 +124,8 @@ struct RleArray {
     starts: Arc<Starts>,
     /// The block that contains row 0.
     first: usize,
-    /// Number of rows in that block before row 0.
-    offset: usize,
+    /// Where the rows lie in that block and the following ones.
+    rows: BlockRows,
     limits: Limits,
 }
 
@@ -156,7 +159,7 @@ impl Starts {
 impl RleArray {
     /// The values of the blocks that contain the rows, and the start of each block's values in them.
     fn window(&self) -> Result<(EncodedRef, Vec<usize>)> {
-        let count = (self.offset + self.len()).div_ceil(BLOCK);
+        let count = self.rows.block_count();
         let starts = &self.starts.get()?[self.first..][..count + 1];
         let base = starts[0];
         let values = self.values.slice(base..starts[count])?;
@@ -183,7 +186,7 @@ impl RleArray {
     ) -> Result<(Vec<V>, Option<NullBuffer>)> {
         let (indices, nulls) = decode_raw::<I>(&self.indices)?;
         let mut out = Vec::with_capacity(indices.len());
-        for (block, part) in block_parts(self.offset..self.offset + indices.len()) {
+        for (block, part) in self.rows.parts() {
             let values = &of_values[starts[block]..starts[block + 1]];
             let first = out.len();
             let indices = &indices[first..first + part.len()];
@@ -222,7 +225,7 @@ impl RleArray {
         let indices: ScalarBuffer<u16> = indices;
         let mut positions = Vec::with_capacity(rows.len());
         for (row, index) in rows.values().iter().zip(indices.iter()) {
-            let block = (self.offset + row.as_usize()) / BLOCK;
+            let (block, _) = self.rows.place(row.as_usize());
             let (start, count) = (starts[block], starts[block + 1] - starts[block]);
             let index = if count == 1 { 0 } else { usize::from(*index) };
             if index >= count {
@@ -274,14 +277,14 @@ impl EncodedArray for RleArray {
     }
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        let start = self.offset + rows.start;
+        let (blocks, in_blocks) = self.rows.slice(&rows);
         Ok(Arc::new(Self {
             dtype: self.dtype.clone(),
             values: Arc::clone(&self.values),
             starts: Arc::clone(&self.starts),
             indices: self.indices.slice(rows)?,
-            first: self.first + start / BLOCK,
-            offset: start % BLOCK,
+            first: self.first + blocks.start,
+            rows: in_blocks,
             ..*self
         }))
     }

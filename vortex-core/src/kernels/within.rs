@@ -4,6 +4,8 @@
 //! `value - low <= span`: it works for signed and unsigned values alike and, since adding a reference
 //! only shifts values modulo the width, for values that are stored as differences from a reference.
 
+use std::ops::Range;
+
 use arrow::buffer::BooleanBuffer;
 
 use super::simd::{Vectorized, vectorized};
@@ -79,7 +81,7 @@ pub(crate) fn pass_any<W: Word>(any_of: &[Within<W>], values: &[W]) -> BooleanBu
         block[..rest.len()].copy_from_slice(rest);
         bits.extend(test(&block));
     }
-    bitmap(bits, 0, values.len())
+    bitmap(bits, 0..values.len())
 }
 
 /// Which bytes are not zero.
@@ -87,9 +89,9 @@ pub(crate) fn not_zero(bytes: &[u8]) -> BooleanBuffer {
     pass_any(&[Within::new(0, 0, true)], bytes)
 }
 
-/// Bits from words, bit `i % 64` of word `i / 64` being bit `i`, without the first `offset` bits.
-pub(crate) fn bitmap(words: Vec<u64>, offset: usize, len: usize) -> BooleanBuffer {
-    BooleanBuffer::new(words.into(), offset, len)
+/// A range of bits from words, of which bit `i % 64` of word `i / 64` is bit `i`.
+pub(crate) fn bitmap(words: Vec<u64>, bits: Range<usize>) -> BooleanBuffer {
+    BooleanBuffer::new(words.into(), bits.start, bits.len())
 }
 
 struct Test<'a, W> {

@@ -31,6 +31,7 @@ use arrow::datatypes::{ArrowNativeType as _, DataType};
 use self::blocks::{BYTES_PER_BIT, BlockPositions};
 
 use super::Encoding;
+use super::block_rows::BlockRows;
 use super::patches::{Patches, PatchesMessage};
 use crate::array::intervals::tests_of;
 use crate::array::{
@@ -41,7 +42,7 @@ use crate::dtype::{DType, PType};
 use crate::expr::{Intervals, Predicate};
 use crate::kernels::bitpack::{extract_single, few, unpack_rows, words_of};
 use crate::kernels::within::{BLOCK_BITS, Within, bitmap};
-use crate::kernels::{BLOCK, Word, block_parts, match_word};
+use crate::kernels::{BLOCK, Word, match_word};
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::{Error, Result};
@@ -85,8 +86,7 @@ impl Encoding for BitPacked {
             id: ID,
             dtype: node.dtype().clone(),
             ptype: frame.ptype,
-            len: node.len(),
-            offset: frame.offset,
+            rows: frame.rows,
             blocks: BlockPositions::Even { packed, width },
             patches,
             validity: node.validity_child(after)?,
@@ -120,23 +120,16 @@ impl Encoding for BitPacked {
 /// The properties of a node that both versions check.
 struct Frame {
     ptype: PType,
-    offset: usize,
-    block_count: usize,
+    rows: BlockRows,
 }
 
 impl Frame {
     fn of(node: &Node<'_>, offset: u32) -> Result<Self> {
         let ptype = node.dtype().ptype()?;
-        let offset = offset as usize;
         if !ptype.is_integer() {
             return Err(Error::corrupt(format!("holds integers, not {ptype}")));
         }
-        if offset >= BLOCK {
-            return Err(Error::corrupt(format!("first row at {offset} of a block")));
-        }
-        let rows = node.len().checked_add(offset);
-        let rows = rows.ok_or_else(|| Error::corrupt(format!("{} rows", node.len())))?;
-        Ok(Self { ptype, offset, block_count: rows.div_ceil(BLOCK) })
+        Ok(Self { ptype, rows: BlockRows::try_new(offset.into(), node.len())? })
     }
 
     /// Checks the number of bytes of blocks that all have the same width.
@@ -144,7 +137,7 @@ impl Frame {
         if width > self.ptype.bit_width() {
             return Err(Error::corrupt(format!("{width} bits for values of {}", self.ptype)));
         }
-        let block_count = self.block_count;
+        let block_count = self.rows.block_count();
         if block_count.checked_mul(BYTES_PER_BIT * width) != Some(byte_len) {
             return Err(Error::corrupt(format!("{byte_len} bytes for {block_count} blocks of {width} bits")));
         }
@@ -155,11 +148,11 @@ impl Frame {
     fn single_values<W: Word>(&self, node: &Node<'_>, width: usize, rows: &[usize]) -> Result<Vec<W>> {
         let mut values = Vec::with_capacity(rows.len());
         let mut append = |row: &usize| {
-            let at = self.offset + row;
-            let words = words_of::<W>(width, at % BLOCK);
-            let block = at / BLOCK * BYTES_PER_BIT * width;
+            let (block, at) = self.rows.place(*row);
+            let words = words_of::<W>(width, at);
+            let block = block * BYTES_PER_BIT * width;
             let bytes = block + words.start * size_of::<W>()..block + words.end * size_of::<W>();
-            node.with_piece(0, bytes, |bytes| values.push(extract_single(width, at % BLOCK, bytes)))
+            node.with_piece(0, bytes, |bytes| values.push(extract_single(width, at, bytes)))
         };
         all(rows.iter().map(&mut append))?;
         Ok(values)
@@ -179,9 +172,7 @@ pub(crate) struct BitPackedArray {
     id: &'static str,
     dtype: DType,
     ptype: PType,
-    len: usize,
-    /// Number of rows in the first block before row 0.
-    offset: usize,
+    rows: BlockRows,
     blocks: BlockPositions,
     patches: Option<Patches>,
     validity: ValidityChild,
@@ -189,21 +180,21 @@ pub(crate) struct BitPackedArray {
 }
 
 impl BitPackedArray {
-    /// Position of row 0 in the first block.
-    pub(crate) fn offset(&self) -> usize {
-        self.offset
+    /// Where the rows lie in the blocks.
+    pub(super) fn rows(&self) -> BlockRows {
+        self.rows
     }
 
     /// All values, each plus the `reference` of its block. Additions wrap.
     pub(crate) fn unpack<W: Word>(&self, reference: impl Fn(usize) -> W) -> Result<Vec<W>> {
-        self.limits.decoded_bytes(self.len, size_of::<W>())?;
+        self.limits.decoded_bytes(self.rows.len(), size_of::<W>())?;
         let blocks = self.blocks.view::<W>()?;
-        let mut out = unpack_rows(self.offset..self.offset + self.len, |at, most| {
+        let mut out = unpack_rows(self.rows.positions(), |at, most| {
             let added = reference(at);
             (blocks.some(at, most, |next| reference(next) == added), added)
         });
         if let Some(patches) = &self.patches {
-            patches.apply(&mut out, |row, patch: W| patch.plus(reference((self.offset + row) / BLOCK)))?;
+            patches.apply(&mut out, |row, patch: W| patch.plus(reference(self.rows.place(row).0)))?;
         }
         Ok(out)
     }
@@ -215,9 +206,9 @@ impl BitPackedArray {
         any_of: &[Within<W>],
         reference: impl Fn(usize) -> W,
     ) -> Result<BooleanBuffer> {
-        self.limits.decoded_bytes(self.len, 1)?;
+        self.limits.decoded_bytes(self.rows.len(), 1)?;
         let blocks = self.blocks.view::<W>()?;
-        let block_count = (self.offset + self.len).div_ceil(BLOCK);
+        let block_count = self.rows.block_count();
         let mut bits: Vec<u64> = Vec::with_capacity(block_count * BLOCK_BITS);
         let mut scratch = [W::ZERO; BLOCK];
         for at in 0..block_count {
@@ -243,15 +234,16 @@ impl BitPackedArray {
             let located = patches.locate()?;
             let (values, _) = decode_raw::<W>(&located.values)?;
             for (row, value) in located.rows().zip(values.iter()) {
-                let at = self.offset + row;
-                let (bit, reference) = (1u64 << (at % 64), reference(at / BLOCK));
+                let (block, at) = self.rows.place(row);
+                let (word, bit) = (&mut bits[block * BLOCK_BITS + at / 64], 1u64 << (at % 64));
+                let reference = reference(block);
                 match any_of.iter().any(|within| within.minus(reference).holds(*value)) {
-                    true => bits[at / 64] |= bit,
-                    false => bits[at / 64] &= !bit,
+                    true => *word |= bit,
+                    false => *word &= !bit,
                 }
             }
         }
-        Ok(bitmap(bits, self.offset, self.len))
+        Ok(bitmap(bits, self.rows.positions()))
     }
 
     /// The live values. `live` has one bit per row.
@@ -260,18 +252,19 @@ impl BitPackedArray {
         let blocks = self.blocks.view::<W>()?;
         let mut out = Vec::with_capacity(count);
         let mut scratch = [W::ZERO; BLOCK];
-        let mut rows = Vec::with_capacity(few::<W>());
-        for (at, part) in block_parts(self.offset..self.offset + self.len) {
-            let first = at * BLOCK + part.start - self.offset;
+        let mut within = Vec::with_capacity(few::<W>());
+        let mut first = 0;
+        for (at, part) in self.rows.parts() {
             let live = live.slice(first, part.len());
+            first += part.len();
             let block = blocks.get(at);
             match live.count_set_bits() {
                 0 => {}
                 BLOCK => block.append_to(W::ZERO, &mut out),
                 count if count <= few::<W>() => {
-                    rows.clear();
-                    rows.extend(live.set_indices().map(|row| part.start + row));
-                    block.extract(&rows, W::ZERO, &mut out);
+                    within.clear();
+                    within.extend(live.set_indices().map(|row| part.start + row));
+                    block.extract(&within, W::ZERO, &mut out);
                 }
                 count => {
                     block.unpack(W::ZERO, &mut scratch);
@@ -297,7 +290,7 @@ impl BitPackedArray {
         for rows in rows.chunk_by(|left, right| self.block_of(*left) == self.block_of(*right)) {
             let block = blocks.get(self.block_of(rows[0]));
             within.clear();
-            within.extend(rows.iter().map(|row| (self.offset + row.as_usize()) % BLOCK));
+            within.extend(rows.iter().map(|row| self.rows.place(row.as_usize()).1));
             if rows.len() <= few::<W>() {
                 block.extract(&within, W::ZERO, &mut out);
             } else {
@@ -310,7 +303,7 @@ impl BitPackedArray {
     }
 
     fn block_of(&self, row: u64) -> usize {
-        (self.offset + row.as_usize()) / BLOCK
+        self.rows.place(row.as_usize()).0
     }
 
     /// An array of selected values with their patches and validity.
@@ -339,7 +332,7 @@ impl EncodedArray for BitPackedArray {
     }
 
     fn len(&self) -> usize {
-        self.len
+        self.rows.len()
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
@@ -364,7 +357,7 @@ impl EncodedArray for BitPackedArray {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
-        let nulls = self.validity()?.to_nulls(self.len);
+        let nulls = self.validity()?.to_nulls(self.len());
         let array = match_word!(self.ptype, |W| {
             array_of_raw(self.ptype, self.unpack::<W>(|_| W::ZERO)?.into(), nulls)?
         });
@@ -376,13 +369,10 @@ impl EncodedArray for BitPackedArray {
     }
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        let start = self.offset + rows.start;
-        let first = start / BLOCK;
-        let last = (self.offset + rows.end).div_ceil(BLOCK).max(first);
+        let (blocks, in_blocks) = self.rows.slice(&rows);
         Ok(Arc::new(Self {
-            len: rows.len(),
-            offset: start % BLOCK,
-            blocks: self.blocks.slice(first..last),
+            rows: in_blocks,
+            blocks: self.blocks.slice(blocks),
             patches: self.patches.as_ref().map(|patches| patches.slice(rows.clone())),
             validity: self.validity.slice(&rows)?,
             dtype: self.dtype.clone(),
@@ -409,7 +399,7 @@ impl EncodedArray for BitPackedArray {
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        if indices.len() > self.len / TAKE_MANY {
+        if indices.len() > self.len() / TAKE_MANY {
             return self.decode_natural()?.take(indices);
         }
         let patches = match &self.patches {
@@ -430,7 +420,7 @@ impl EncodedArray for BitPackedArray {
         let Some(intervals) = Intervals::of(predicate, self.ptype) else {
             return self.matches_decoded(predicate);
         };
-        let nulls = self.validity()?.to_nulls(self.len);
+        let nulls = self.validity()?.to_nulls(self.len());
         let bits = match_word!(self.ptype, |W| self.test::<W>(&tests_of(&intervals), |_| W::ZERO)?);
         Ok(intervals.outcome(bits, nulls))
     }

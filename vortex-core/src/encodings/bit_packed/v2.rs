@@ -65,14 +65,13 @@ impl Encoding for BitPackedV2 {
             }
         };
         let offsets = DType::Primitive(offsets, false);
-        let offsets = node.child(node.child_count() - 1, &offsets, frame.block_count + 1)?;
+        let offsets = node.child(node.child_count() - 1, &offsets, frame.rows.block_count() + 1)?;
         node.limits().decoded_bytes(offsets.len(), size_of::<usize>())?;
         Ok(Arc::new(BitPackedArray {
             id: ID,
             dtype: node.dtype().clone(),
             ptype: frame.ptype,
-            len: node.len(),
-            offset: frame.offset,
+            rows: frame.rows,
             blocks: BlockPositions::uneven(packed, offsets, frame.ptype.bit_width()),
             patches,
             validity: validity.into(),
