@@ -2,16 +2,47 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef, AsArray as _, PrimitiveArray};
+use arrow::array::{Array as _, ArrayRef, AsArray as _, PrimitiveArray, UInt64Array};
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::ArrowNativeType;
 
-use super::EncodedRef;
+use super::{Decoded, EncodedRef};
 use crate::dtype::arrow::data_type;
-use crate::dtype::{PType, match_integer, match_ptype};
+use crate::dtype::{DType, PType, match_integer, match_ptype};
 use crate::kernels::joined::{Follow, Joined, Views, total_len};
 use crate::kernels::rising::positions;
+use crate::limits::Limits;
 use crate::{Error, Result};
+
+/// The type of a child of integers, none of them null, from its number in the metadata; `what` is their name in errors.
+///
+/// # Errors
+/// If it is another type.
+pub(crate) fn integer_type(number: i32, what: &str) -> Result<DType> {
+    let ptype = PType::try_from_number(number.into())?;
+    match ptype.is_integer() {
+        true => Ok(DType::Primitive(ptype, false)),
+        false => Err(Error::corrupt(format!("{what} are {ptype}, not integers"))),
+    }
+}
+
+/// As [`integer_type`], of a child of unsigned integers.
+///
+/// # Errors
+/// If it is another type.
+pub(crate) fn unsigned_type(number: i32, what: &str) -> Result<DType> {
+    let ptype = PType::try_from_number(number.into())?;
+    match ptype.is_unsigned() {
+        true => Ok(DType::Primitive(ptype, false)),
+        false => Err(Error::corrupt(format!("{what} are {ptype}, not unsigned integers"))),
+    }
+}
+
+/// Wraps offsets or lengths as the child of an array with these limits.
+pub(crate) fn integers_child(integers: Vec<u64>, limits: &Limits) -> EncodedRef {
+    let array = UInt64Array::from(integers);
+    Arc::new(Decoded::new(DType::Primitive(PType::U64, false), Arc::new(array)).with_limits(*limits))
+}
 
 /// Decodes a primitive child into its raw values and its nulls. `N` is any type of the same width as the
 /// child's: an unsigned integer type can represent the bits of a signed integer or a float.
@@ -81,7 +112,15 @@ pub(crate) fn integers_of<R>(
     }, else Err(Error::corrupt(format!("{what} are {ptype}, not integers"))))
 }
 
-/// Decodes offsets, which must not decrease or exceed `end`. There is one more of them than rows.
+/// The number of offsets of so many rows.
+///
+/// # Errors
+/// If there are too many rows.
+pub(crate) fn one_more(rows: usize) -> Result<usize> {
+    rows.checked_add(1).ok_or_else(|| Error::limit(format!("{rows} rows with offsets")))
+}
+
+/// Decodes offsets, which must not decrease or exceed `end`. There is [`one_more`] of them than rows.
 pub(crate) fn decode_offsets(child: &EncodedRef, what: &str, end: usize) -> Result<Vec<usize>> {
     let ptype = child.dtype().ptype()?;
     child.limits().decoded_bytes(child.len(), size_of::<usize>())?;

@@ -45,7 +45,8 @@ pub(crate) use decimals::{from_unscaled, has_digits_of};
 pub use decoded::{Decoded, present};
 pub(crate) use fixed_width::{fixed_width, into_vec, match_width, own_bytes, values_of};
 pub(crate) use integers::{
-    Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at, integers_of, numbers,
+    Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at, integer_type,
+    integers_child, integers_of, numbers, one_more, unsigned_type,
 };
 pub(crate) use items::{shown_children, shown_items};
 pub(crate) use kept::Kept;

@@ -21,7 +21,7 @@ use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer};
 use super::loaded::{LoadedRows, Place};
 use super::parts::{Buffers, Context};
 use super::pieces::Pieces;
-use super::{EncodedRef, Node, decode_offsets};
+use super::{EncodedRef, Node, decode_offsets, one_more};
 use crate::Registry;
 use crate::budget::Budget;
 use crate::dtype::DType;
@@ -151,10 +151,9 @@ impl<'a> Node<'a> {
         rows: &[usize],
         end: usize,
     ) -> Result<Vec<Range<usize>>> {
-        let len = of.checked_add(1).ok_or_else(|| Error::limit("too many rows with offsets"))?;
         let mut needed: Vec<usize> = rows.iter().flat_map(|row| [*row, row + 1]).collect();
         needed.dedup();
-        let offsets = decode_offsets(&self.child_rows(at, dtype, len, &needed)?, "offsets", end)?;
+        let offsets = decode_offsets(&self.child_rows(at, dtype, one_more(of)?, &needed)?, "offsets", end)?;
         let mut next = 0;
         let range = |row: &usize| {
             next += needed[next..].iter().take_while(|needed| *needed < row).count();

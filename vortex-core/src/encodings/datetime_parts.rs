@@ -20,7 +20,9 @@ use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, fixed_width, present};
+use crate::array::{
+    ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, fixed_width, integer_type, present,
+};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, Meaning, PType, match_integer};
 use crate::kernels::simd::{Vectorized, vectorized};
@@ -67,11 +69,8 @@ impl Encoding for DateTimeParts {
         node.expect_buffers(0)?;
         node.expect_children(3)?;
         let part = |at: usize, ptype: i32, nullable: bool| {
-            let ptype = PType::try_from_number(ptype.into())?;
-            if !ptype.is_integer() {
-                return Err(Error::corrupt(format!("part of a timestamp is {ptype}, not an integer")));
-            }
-            node.child(at, &DType::Primitive(ptype, nullable), node.len())
+            let dtype = integer_type(ptype, "parts of timestamps")?.with_nullable(nullable);
+            node.child(at, &dtype, node.len())
         };
         // All are requested before an error of one of them is returned.
         let days = part(0, metadata.days_ptype, node.dtype().is_nullable());

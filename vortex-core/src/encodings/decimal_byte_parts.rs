@@ -18,6 +18,7 @@ use super::Encoding;
 use super::decimal::integer_predicate;
 use crate::array::{
     Aggregate, EncodedArray, EncodedRef, Node, RowPicker, Validity, from_unscaled, has_digits_of, present,
+    unsigned_type,
 };
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
@@ -103,13 +104,10 @@ fn load(id: &'static str, node: &Node<'_>, first: i32, lower: &[i32]) -> Result<
     }
     node.expect_buffers(0)?;
     node.expect_children(1 + lower.len())?;
-    let lower = lower.iter().enumerate().map(|(at, ptype)| {
-        let ptype = PType::try_from_number((*ptype).into())?;
-        if !ptype.is_unsigned() {
-            return Err(Error::corrupt(format!("lower decimal part is {ptype}, not an unsigned integer")));
-        }
-        node.child(at + 1, &DType::Primitive(ptype, false), node.len())
-    });
+    let lower = lower
+        .iter()
+        .enumerate()
+        .map(|(at, ptype)| node.child(at + 1, &unsigned_type(*ptype, "lower decimal parts")?, node.len()));
     // All parts are asked for what they need before an error of one of them is returned.
     let lower: Vec<Result<EncodedRef>> = lower.collect();
     Ok(Arc::new(DecimalBytePartsArray {

@@ -22,10 +22,11 @@ use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use fsst::Compressor;
 
 use super::Encoding;
-use super::coded_text::{self, CodedRows, CodedTextArray, Codes, Places, TextParts, integers};
-use super::varbin::{self, VarBinArray, one_more};
+use super::coded_text::{self, CodedRows, CodedTextArray, Codes, OFFSETS, TextParts};
+use super::offsets::{Places, ends};
+use super::varbin::{self, VarBinArray};
 use crate::Result;
-use crate::array::{EncodedRef, Node, bytes};
+use crate::array::{EncodedRef, Node, bytes, integer_type, integers_child, one_more};
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::kernels::automaton::Automaton;
@@ -57,7 +58,7 @@ impl Encoding for Fsst {
     fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         bytes::is_text(node.dtype())?;
         let metadata = node.message::<Metadata>()?;
-        let lengths_dtype = integers(metadata.lengths_ptype)?;
+        let lengths_dtype = integer_type(metadata.lengths_ptype, "lengths")?;
         let (codes, offsets, lengths, validity) = if node.buffer_count() == 2 {
             node.expect_children(2)?;
             let dtype = DType::Binary(node.dtype().is_nullable());
@@ -67,7 +68,7 @@ impl Encoding for Fsst {
             node.expect_buffers(3)?;
             (
                 node.buffer(2)?,
-                node.child(1, &integers(metadata.offsets_ptype)?, one_more(node.len())?)?,
+                node.child(1, &integer_type(metadata.offsets_ptype, OFFSETS)?, one_more(node.len())?)?,
                 node.child(0, &lengths_dtype, node.len())?,
                 node.validity_child(2)?,
             )
@@ -94,22 +95,22 @@ impl Encoding for Fsst {
         node.expect_buffers(3)?;
         let picked = node.of_rows(rows);
         // All are requested before an error of one of them is returned.
-        let ranges =
-            node.ranges(1, &integers(metadata.offsets_ptype)?, node.len(), rows, node.buffer_len(2)?);
+        let offsets = integer_type(metadata.offsets_ptype, OFFSETS)?;
+        let ranges = node.ranges(1, &offsets, node.len(), rows, node.buffer_len(2)?);
         let validity = picked.validity_child(2);
         let symbols = (node.buffer(0), node.buffer(1));
         let ranges = ranges?;
         let codes = node.gather(2, ranges.iter().cloned())?;
         node.take_bytes(size_of::<SymbolTable>())?;
         let table = SymbolTable::try_new(&symbols.0?, &symbols.1?)?;
-        let offsets = coded_text::ends(&ranges);
+        let offsets = ends(&ranges);
         let lengths =
             coded_text::lengths_of(&codes, &offsets, |codes| table.decoded_len(codes), node.limits())?;
         Ok(Arc::new(CodedTextArray {
             dtype: node.dtype().clone(),
             len: rows.len(),
             codes: SymbolCodes { table: Arc::new(table), codes },
-            offsets: coded_text::integers_child(offsets, node.limits()),
+            offsets: integers_child(offsets, node.limits()),
             lengths,
             validity: validity?,
             limits: *node.limits(),

@@ -21,9 +21,12 @@ use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, ArrowNativeTypeOp, DataType, Field, FieldRef};
 
 use super::Encoding;
-use super::coded_text;
 use super::list_view::{ListViewArray, Views};
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, present};
+use super::offsets::ends;
+use crate::array::{
+    ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, decode_offsets, integer_type,
+    integers_child, one_more, present,
+};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
 use crate::limits::{Limits, Work};
@@ -56,13 +59,11 @@ impl Encoding for List {
     fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let (element, elements_len, offsets) = parts(node)?;
         let validity = node.validity_child(2)?;
-        let offset_count = node.len().checked_add(1);
-        let offset_count = offset_count.ok_or_else(|| Error::limit(format!("{} lists", node.len())))?;
         Ok(Arc::new(ListArray {
             dtype: node.dtype().clone(),
             len: node.len(),
             elements: node.child(0, element, elements_len)?,
-            offsets: node.child(1, &offsets, offset_count)?,
+            offsets: node.child(1, &offsets, one_more(node.len())?)?,
             validity,
             limits: *node.limits(),
         }))
@@ -75,7 +76,7 @@ impl Encoding for List {
         let ranges = node.ranges(1, &offsets, node.len(), rows, elements_len)?;
         let count = ranges.iter().fold(0usize, |count, range| count.saturating_add(range.len()));
         node.limits().decoded_bytes(count, size_of::<usize>())?;
-        let offsets = coded_text::ends(&ranges);
+        let offsets = ends(&ranges);
         let wanted: Vec<usize> = ranges.into_iter().flatten().collect();
         let elements = node.child_rows(0, element, elements_len, &wanted)?;
         Ok(lists(node.dtype(), elements, offsets, validity?, node.limits()))
@@ -94,7 +95,7 @@ pub(crate) fn lists(
         dtype: dtype.clone(),
         len: offsets.len() - 1,
         elements,
-        offsets: coded_text::integers_child(offsets, limits),
+        offsets: integers_child(offsets, limits),
         validity,
         limits: *limits,
     })
@@ -107,21 +108,12 @@ fn parts<'a>(node: &Node<'a>) -> Result<(&'a DType, usize, DType)> {
     };
     let metadata = node.message::<Metadata>()?;
     node.expect_buffers(0)?;
-    Ok((element, elements_len(metadata.elements_len)?, integer_type(metadata.offset_ptype)?))
+    Ok((element, elements_len(metadata.elements_len)?, integer_type(metadata.offset_ptype, "list offsets")?))
 }
 
 /// The number of elements according to the metadata.
 pub(super) fn elements_len(claimed: u64) -> Result<usize> {
     usize::try_from(claimed).map_err(|_| Error::corrupt(format!("{claimed} elements")))
-}
-
-/// The type of a child of integers; other types are corrupt.
-pub(super) fn integer_type(number: i32) -> Result<DType> {
-    let ptype = PType::try_from_number(number.into())?;
-    if !ptype.is_integer() {
-        return Err(Error::corrupt(format!("list offsets or sizes of type {ptype}")));
-    }
-    Ok(DType::Primitive(ptype, false))
 }
 
 #[derive(Debug)]
@@ -157,7 +149,7 @@ impl ListArray {
             let next: UInt64Array = rows.values().iter().map(|row| row + 1).collect::<Vec<_>>().into();
             return Views::between(&self.offsets.take(rows)?, &self.offsets.take(&next)?);
         }
-        let offsets = crate::array::decode_offsets(&self.offsets, "list offsets", self.elements.len())?;
+        let offsets = decode_offsets(&self.offsets, "list offsets", self.elements.len())?;
         let views = rows.values().iter().map(|row| {
             let row = row.as_usize();
             (offsets[row], offsets[row + 1] - offsets[row])

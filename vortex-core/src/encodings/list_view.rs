@@ -20,10 +20,10 @@ use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType as _, DataType, Field, FieldRef};
 
 use super::Encoding;
-use super::list::{arrow_list, elements_len, integer_type, window_of};
+use super::list::{arrow_list, elements_len, window_of};
 use crate::array::{
-    ArrayRef, Decoded, EncodedArray, EncodedRef, Node, RowPicker, Validity, ValidityChild, present,
-    take_within,
+    ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, ValidityChild, integer_type,
+    integers_child, present, take_within,
 };
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
@@ -105,8 +105,8 @@ impl<'a> Parts<'a> {
         Ok(Self {
             element,
             elements_len: elements_len(metadata.elements_len)?,
-            offset: integer_type(metadata.offset_ptype)?,
-            size: integer_type(metadata.size_ptype)?,
+            offset: integer_type(metadata.offset_ptype, "list offsets")?,
+            size: integer_type(metadata.size_ptype, "list sizes")?,
         })
     }
 }
@@ -239,9 +239,8 @@ impl ListViewArray {
         validity: ValidityChild,
         limits: Limits,
     ) -> Self {
-        let child = |values: Vec<usize>| -> EncodedRef {
-            let values: UInt64Array = values.into_iter().map(|value| value as u64).collect::<Vec<_>>().into();
-            Arc::new(Decoded::new(DType::Primitive(PType::U64, false), Arc::new(values)).with_limits(limits))
+        let child = |values: Vec<usize>| {
+            integers_child(values.into_iter().map(|value| value as u64).collect(), &limits)
         };
         let (offsets, sizes) = (child(views.offsets), child(views.sizes));
         Self { dtype, elements, offsets, sizes, validity, limits }
@@ -396,6 +395,7 @@ mod tests {
     use arrow::array::{Int32Array, ListArray, StringViewArray};
 
     use super::*;
+    use crate::array::Decoded;
     use crate::array::build::Tree;
     use crate::encodings::conformance;
 

@@ -31,6 +31,7 @@ pub(crate) mod list_view;
 pub(crate) mod map;
 pub(crate) mod masked;
 pub(crate) mod null;
+mod offsets;
 pub(crate) mod onpair;
 mod patched;
 pub(crate) mod patches;

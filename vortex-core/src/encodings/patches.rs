@@ -19,7 +19,7 @@ use arrow::array::{AsArray as _, UInt64Array};
 use arrow::datatypes::ArrowNativeType;
 
 use crate::array::sorted::search;
-use crate::array::{EncodedRef, Node, decode_raw};
+use crate::array::{EncodedRef, Node, decode_raw, unsigned_type};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
 use crate::encodings::primitive;
@@ -86,13 +86,6 @@ impl Patches {
         first_child: usize,
         values: &DType,
     ) -> Result<Self> {
-        let unsigned = |number: i32, what: &str| {
-            let ptype = PType::try_from_number(number.into())?;
-            if ptype.is_unsigned() {
-                return Ok(DType::Primitive(ptype, false));
-            }
-            Err(Error::corrupt(format!("patch {what} are {ptype}, not unsigned integers")))
-        };
         let (node, picked) = node.whole();
         let rows = node.len();
         let len = usize::try_from(message.len).ok().filter(|len| *len <= rows);
@@ -103,7 +96,8 @@ impl Patches {
             window.ok_or_else(|| Error::corrupt(format!("patch offset {} overflows", message.offset)))?;
         node.limits().decoded_bytes(len, size_of::<usize>())?;
 
-        let indices = node.child(first_child, &unsigned(message.indices_ptype, "indices")?, len)?;
+        let indices =
+            node.child(first_child, &unsigned_type(message.indices_ptype, "patch indices")?, len)?;
         if let Some(picked) = picked {
             let (positions, numbers) = among(&indices, window.start, picked)?;
             let values = node.child_rows(first_child + 1, values, len, &numbers)?;
@@ -114,7 +108,7 @@ impl Patches {
             let len = message.chunk_offsets_len.unwrap_or_default();
             let len = usize::try_from(len)
                 .map_err(|_| Error::corrupt(format!("{len} chunk offsets of patches")))?;
-            node.child(first_child + 2, &unsigned(ptype, "chunk offsets")?, len)?;
+            node.child(first_child + 2, &unsigned_type(ptype, "chunk offsets of patches")?, len)?;
         }
         Ok(Self {
             offset: window.start,

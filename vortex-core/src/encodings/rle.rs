@@ -26,7 +26,7 @@ use super::Encoding;
 use super::block_rows::BlockRows;
 use crate::array::{
     ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, array_of_raw, decode_offsets, decode_raw,
-    present,
+    present, unsigned_type,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
@@ -42,6 +42,9 @@ use crate::{Error, Result};
 pub(super) struct Rle;
 
 const ID: &str = "fastlanes.rle";
+
+/// What errors call the starts of blocks.
+const OFFSETS: &str = "value offsets";
 
 /// Taking more than one in this many rows decodes all of them.
 const TAKE_MANY: usize = 8;
@@ -86,18 +89,16 @@ impl Encoding for Rle {
             return Err(Error::corrupt(format!("{starts_len} value offsets for {indices_len} indices")));
         }
         let indices_ptype = PType::try_from_number(metadata.indices_ptype.into())?;
-        let starts = PType::try_from_number(metadata.values_idx_offsets_ptype.into())?;
-        if !matches!(indices_ptype, PType::U8 | PType::U16) || !starts.is_unsigned() {
-            return Err(Error::corrupt(format!(
-                "indices of type {indices_ptype}, value offsets of {starts}"
-            )));
+        if !matches!(indices_ptype, PType::U8 | PType::U16) {
+            return Err(Error::corrupt(format!("indices are {indices_ptype}, not u8 or u16")));
         }
+        let starts = unsigned_type(metadata.values_idx_offsets_ptype, OFFSETS)?;
         node.limits().decoded_bytes(starts_len, size_of::<usize>())?;
 
         let values = node.child(0, &DType::Primitive(ptype, false), values_len)?;
         let nullable = node.dtype().is_nullable();
         let indices = node.child(1, &DType::Primitive(indices_ptype, nullable), indices_len)?;
-        let starts = node.child(2, &DType::Primitive(starts, false), starts_len)?;
+        let starts = node.child(2, &starts, starts_len)?;
         Ok(Arc::new(RleArray {
             dtype: node.dtype().clone(),
             ptype,
@@ -144,7 +145,7 @@ impl Starts {
     }
 
     fn decode(&self) -> Result<Box<[usize]>> {
-        let mut starts = decode_offsets(&self.child, "value offsets", usize::MAX)?;
+        let mut starts = decode_offsets(&self.child, OFFSETS, usize::MAX)?;
         let first = starts.first().copied().unwrap_or_default();
         starts.iter_mut().for_each(|start| *start -= first);
         let last = starts.last().copied().unwrap_or_default();

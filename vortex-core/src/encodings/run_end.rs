@@ -22,7 +22,7 @@ use super::Encoding;
 use crate::array::sorted::search;
 use crate::array::{
     Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, fixed_width, match_width,
-    take_within, values_of,
+    take_within, unsigned_type, values_of,
 };
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
@@ -99,10 +99,7 @@ struct Parts {
 impl Parts {
     fn of(node: &Node<'_>) -> Result<Self> {
         let metadata: Metadata = node.message()?;
-        let ptype = PType::try_from_number(metadata.ends_ptype.into())?;
-        if !ptype.is_unsigned() {
-            return Err(Error::corrupt(format!("run ends are {ptype}, not unsigned integers")));
-        }
+        let ends = unsigned_type(metadata.ends_ptype, "run ends")?;
         node.expect_buffers(0)?;
         node.expect_children(2)?;
         let (offset, len) = (metadata.offset, node.len());
@@ -115,7 +112,7 @@ impl Parts {
             return Err(Error::corrupt(format!("no runs for {len} rows from row {offset}")));
         }
         node.limits().decoded_bytes(run_count, size_of::<u64>())?;
-        Ok(Self { ends: DType::Primitive(ptype, false), run_count, offset, covers })
+        Ok(Self { ends, run_count, offset, covers })
     }
 
     fn ends(&self, node: &Node<'_>) -> Result<EncodedRef> {

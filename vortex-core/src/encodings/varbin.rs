@@ -17,15 +17,16 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use super::coded_text::{self, Chosen, Places};
+use super::offsets::{Chosen, Places, ends};
+use crate::Result;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, bytes, decode_offsets,
+    ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, bytes, decode_offsets, integer_type,
+    integers_child, one_more,
 };
 use crate::dtype::{DType, PType};
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::wire::WriteNode;
-use crate::{Error, Result};
 
 /// The `vortex.varbin` encoding.
 #[derive(Debug)]
@@ -50,14 +51,14 @@ impl Encoding for VarBin {
 
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         bytes::is_text(node.dtype())?;
-        let ptype = PType::try_from_number(node.message::<Metadata>()?.offsets_ptype.into())?;
+        let offsets = integer_type(node.message::<Metadata>()?.offsets_ptype, "offsets")?;
         node.expect_buffers(1)?;
         // Both are requested before an error of one of them is returned.
-        let ranges = node.ranges(0, &DType::Primitive(ptype, false), node.len(), rows, node.buffer_len(0)?);
+        let ranges = node.ranges(0, &offsets, node.len(), rows, node.buffer_len(0)?);
         let validity = node.of_rows(rows).validity_child(1);
         let ranges = ranges?;
         let bytes = node.gather(0, ranges.iter().cloned())?;
-        Ok(VarBinArray::joined(node, bytes, coded_text::ends(&ranges), validity?))
+        Ok(VarBinArray::joined(node, bytes, ends(&ranges), validity?))
     }
 }
 
@@ -78,12 +79,12 @@ pub(super) struct VarBinArray {
 impl VarBinArray {
     pub(super) fn load(node: &Node<'_>) -> Result<Self> {
         bytes::is_text(node.dtype())?;
-        let ptype = PType::try_from_number(node.message::<Metadata>()?.offsets_ptype.into())?;
+        let offsets = integer_type(node.message::<Metadata>()?.offsets_ptype, "offsets")?;
         node.expect_buffers(1)?;
         Ok(Self {
             dtype: node.dtype().clone(),
             len: node.len(),
-            offsets: node.child(0, &DType::Primitive(ptype, false), one_more(node.len())?)?,
+            offsets: node.child(0, &offsets, one_more(node.len())?)?,
             bytes: node.buffer(0)?,
             validity: node.validity_child(1)?,
             limits: *node.limits(),
@@ -100,7 +101,7 @@ impl VarBinArray {
         Arc::new(Self {
             dtype: node.dtype().clone(),
             len: offsets.len() - 1,
-            offsets: coded_text::integers_child(offsets, node.limits()),
+            offsets: integers_child(offsets, node.limits()),
             bytes,
             validity,
             limits: *node.limits(),
@@ -110,21 +111,16 @@ impl VarBinArray {
 
 impl VarBinArray {
     fn choose(&self, chosen: Chosen<'_>) -> Result<EncodedRef> {
-        let places = Places::of(&self.offsets, chosen, self.bytes.len())?;
+        let places = Places::of(&self.offsets, "offsets", chosen, self.bytes.len())?;
         let (bytes, ends) = places.gather(self.bytes.as_slice(), 0, &self.limits)?;
         Ok(Arc::new(Self {
             len: chosen.len(),
-            offsets: coded_text::integers_child(ends, &self.limits),
+            offsets: integers_child(ends, &self.limits),
             bytes: bytes.into(),
             validity: self.validity.pick(&|child| chosen.of(child))?,
             ..self.clone()
         }))
     }
-}
-
-/// The number of offsets for `rows` rows.
-pub(super) fn one_more(rows: usize) -> Result<usize> {
-    rows.checked_add(1).ok_or_else(|| Error::limit(format!("{rows} rows with offsets")))
 }
 
 impl EncodedArray for VarBinArray {

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use super::blocks::BlockPositions;
 use super::{BitPackedArray, Frame};
-use crate::array::{EncodedRef, Node};
-use crate::dtype::{DType, PType};
+use crate::array::{EncodedRef, Node, unsigned_type};
+use crate::dtype::DType;
 use crate::encodings::Encoding;
 use crate::encodings::patches::PatchesMessage;
 use crate::{Error, Result};
@@ -44,10 +44,7 @@ impl Encoding for BitPackedV2 {
     fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let metadata = node.message::<Metadata>()?;
         let frame = Frame::of(node, metadata.offset)?;
-        let offsets = PType::try_from_number(metadata.block_offsets_ptype.into())?;
-        if !offsets.is_unsigned() {
-            return Err(Error::corrupt(format!("block offsets are {offsets}, not unsigned integers")));
-        }
+        let offsets = unsigned_type(metadata.block_offsets_ptype, "block offsets")?;
         node.expect_buffers(1)?;
         let packed = node.aligned(node.buffer(0)?, frame.ptype.byte_width())?;
         let (patches, after) = frame.patches(node, metadata.patches.as_ref())?;
@@ -64,7 +61,6 @@ impl Encoding for BitPackedV2 {
                 )));
             }
         };
-        let offsets = DType::Primitive(offsets, false);
         let offsets = node.child(node.child_count() - 1, &offsets, frame.rows.block_count() + 1)?;
         node.limits().decoded_bytes(offsets.len(), size_of::<usize>())?;
         Ok(Arc::new(BitPackedArray {
@@ -89,6 +85,7 @@ pub(in crate::encodings) mod tests {
     use super::*;
     use crate::array::array_of_raw;
     use crate::array::build::Tree;
+    use crate::dtype::PType;
     use crate::encodings::conformance;
     use crate::kernels::{BLOCK, Word};
     use arrow::array::Array as _;

@@ -8,18 +8,21 @@ use arrow::array::{BooleanArray, UInt64Array};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::DataType;
 
-use super::{Chosen, Places, answers, as_long, integers_child, matches_none};
+use super::{answers, as_long, matches_none};
 use crate::array::{
     ArrayRef, EncodedArray, EncodedRef, Lengths, Validity, ValidityChild, bytes, decode_offsets, integer_at,
+    integers_child,
 };
 use crate::dtype::DType;
+use crate::encodings::offsets::{Chosen, Places};
 use crate::expr::Predicate;
 use crate::kernels::joined::{Follow, Joined};
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::{Error, Result};
 
-const OFFSETS: &str = "codes offsets";
+/// What errors call the offsets.
+pub(in crate::encodings) const OFFSETS: &str = "codes offsets";
 
 /// The codes of many rows, one row after the other, and what they stand for.
 pub(in crate::encodings) trait Codes: Debug + Clone + Send + Sync + 'static {
@@ -94,7 +97,7 @@ impl<C: Codes> CodedTextArray<C> {
     }
 
     fn choose(&self, chosen: Chosen<'_>) -> Result<EncodedRef> {
-        let places = Places::of(&self.offsets, chosen, self.codes.len())?;
+        let places = Places::of(&self.offsets, OFFSETS, chosen, self.codes.len())?;
         let (codes, ends) = self.codes.gather(&places, &self.limits)?;
         Ok(Arc::new(Self {
             len: chosen.len(),

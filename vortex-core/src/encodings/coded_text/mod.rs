@@ -6,24 +6,22 @@
 
 mod array;
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, BooleanBufferBuilder, UInt64Array};
+use arrow::array::{BooleanArray, BooleanBufferBuilder};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 
-use crate::array::{Decoded, EncodedRef, decode_integers, decode_offsets};
+use crate::array::{EncodedRef, integers_child};
 use crate::dtype::{DType, PType};
 use crate::expr::{CompareOp, InList, Pattern, Predicate};
 use crate::kernels::automaton::Automaton;
 use crate::kernels::needle::{Against, Needle};
 use crate::limits::Limits;
-use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
-pub(super) use array::{CodedTextArray, Codes};
+pub(super) use array::{CodedTextArray, Codes, OFFSETS};
 
 /// The parts of coded rows other than the codes, to be written.
 pub(crate) struct TextParts {
@@ -36,9 +34,6 @@ pub(crate) struct TextParts {
 
 /// With more constants than this, decoding once and hashing is faster than comparing with each.
 const MAX_NEEDLES: usize = 8;
-
-/// Taking at most one in so many offsets or codes is faster than decoding all of them. Tests have fewer rows.
-pub(super) const MIN_PER_TAKEN: usize = if cfg!(any(test, fuzzing)) { 16 } else { 64 };
 
 /// Rows of codes.
 pub(super) trait CodedRows {
@@ -212,143 +207,6 @@ fn is_in(
     Some(list.outcome(found, nulls))
 }
 
-/// Where the codes of chosen rows are.
-pub(super) struct Places {
-    /// Offsets that do not decrease within a run.
-    offsets: Vec<usize>,
-    /// The chosen rows, as positions of offsets. Offset `run.end` is where the codes of the last row end.
-    runs: Vec<Range<usize>>,
-}
-
-impl Places {
-    /// The places of rows, given the offsets of all rows, none of which may exceed `end`. Of few rows, only their own
-    /// offsets are decoded.
-    ///
-    /// # Errors
-    /// If offsets decrease or exceed `end`.
-    pub(super) fn of(all: &EncodedRef, chosen: Chosen<'_>, end: usize) -> Result<Self> {
-        let what = "codes offsets";
-        let mut runs = chosen.runs();
-        if chosen.len().saturating_add(runs.len()) > all.len() / MIN_PER_TAKEN {
-            return Ok(Self { offsets: decode_offsets(all, what, end)?, runs });
-        }
-        let needed = runs.iter().flat_map(|run| run.start..=run.end).map(|at| at as u64);
-        let taken = all.take(&UInt64Array::from_iter_values(needed))?;
-        let offsets = decode_integers(&taken, what, |offset| {
-            let within = usize::try_from(offset).ok().filter(|offset| *offset <= end);
-            within.ok_or_else(|| Error::corrupt(format!("{what} reach {offset}, beyond {end}")))
-        })?;
-        let mut next = 0;
-        for run in &mut runs {
-            *run = next..next + run.len();
-            next = run.end + 1;
-            if !offsets[run.start..next].is_sorted() {
-                return Err(Error::corrupt(format!("{what} decrease")));
-            }
-        }
-        Ok(Self { offsets, runs })
-    }
-
-    /// The number of codes, saturated at `usize::MAX`: rows may repeat.
-    pub(super) fn code_count(&self) -> usize {
-        self.runs.iter().fold(0, |count, run| count.saturating_add(self.codes_of(run).len()))
-    }
-
-    /// From the first to the last code of these rows.
-    pub(super) fn span(&self) -> Range<usize> {
-        let codes = self.runs.iter().map(|run| self.codes_of(run));
-        codes.reduce(|span, codes| span.start.min(codes.start)..span.end.max(codes.end)).unwrap_or_default()
-    }
-
-    fn codes_of(&self, run: &Range<usize>) -> Range<usize> {
-        self.offsets[run.start]..self.offsets[run.end]
-    }
-
-    /// Passes all ranges of codes to `append`, and returns the end of each row after these are concatenated: one more
-    /// offset than rows, starting with 0.
-    pub(super) fn join(&self, mut append: impl FnMut(Range<usize>)) -> Vec<u64> {
-        let mut ends = Vec::with_capacity(1 + self.runs.iter().map(Range::len).sum::<usize>());
-        ends.push(0);
-        let mut before = 0;
-        for run in &self.runs {
-            let codes = self.codes_of(run);
-            ends.extend(
-                self.offsets[run.start + 1..=run.end].iter().map(|end| (before + end - codes.start) as u64),
-            );
-            before += codes.len();
-            append(codes);
-        }
-        ends
-    }
-
-    /// The concatenated codes of the rows, and the end of each row, as [`join`](Self::join). `codes` are those from
-    /// position `first` on.
-    ///
-    /// # Errors
-    /// If copies of rows that repeat exceed the limits.
-    pub(super) fn gather<T: Copy>(
-        &self,
-        codes: &[T],
-        first: usize,
-        limits: &Limits,
-    ) -> Result<(Vec<T>, Vec<u64>)> {
-        let count = self.code_count();
-        limits.decoded_bytes(count, size_of::<T>())?;
-        let mut gathered = Vec::with_capacity(count);
-        let ends = self.join(|own| gathered.extend_from_slice(&codes[own.start - first..own.end - first]));
-        Ok((gathered, ends))
-    }
-}
-
-/// The rows to keep, and their order.
-#[derive(Clone, Copy)]
-pub(super) enum Chosen<'a> {
-    Mask(&'a Mask),
-    Indices(&'a UInt64Array),
-}
-
-impl Chosen<'_> {
-    /// The rows as runs.
-    pub(super) fn runs(self) -> Vec<Range<usize>> {
-        match self {
-            Chosen::Mask(mask) => mask.runs(),
-            // Indices are in range of an array in memory, so they fit `usize`.
-            Chosen::Indices(indices) => {
-                indices.values().iter().map(|at| *at as usize..*at as usize + 1).collect()
-            }
-        }
-    }
-
-    /// Selects the same rows of another array of the same length.
-    pub(super) fn of(self, array: &EncodedRef) -> Result<EncodedRef> {
-        match self {
-            Chosen::Mask(mask) => array.filter(mask),
-            Chosen::Indices(indices) => array.take(indices),
-        }
-    }
-
-    pub(super) fn len(self) -> usize {
-        match self {
-            Chosen::Mask(mask) => mask.true_count(),
-            Chosen::Indices(indices) => indices.len(),
-        }
-    }
-}
-
-/// The type of a child of integers, none of them null, from its number in the metadata.
-pub(super) fn integers(number: i32) -> Result<DType> {
-    Ok(DType::Primitive(PType::try_from_number(number.into())?, false))
-}
-
-/// The offsets of ranges after they are concatenated, starting with 0.
-pub(super) fn ends(ranges: &[Range<usize>]) -> Vec<u64> {
-    let ends = ranges.iter().scan(0, |end, range| {
-        *end += range.len() as u64;
-        Some(*end)
-    });
-    std::iter::once(0).chain(ends).collect()
-}
-
 /// The number of bytes of each row of concatenated codes, as the child of an array. Single rows are loaded without the
 /// stored lengths: what the codes stand for tells them, too, and takes no reads.
 ///
@@ -367,10 +225,4 @@ pub(super) fn lengths_of<T>(
     let lengths: Option<Vec<u64>> = lengths.collect();
     let lengths = lengths.ok_or_else(|| Error::corrupt("codes do not decode"))?;
     Ok(integers_child(lengths, limits))
-}
-
-/// Wraps offsets or lengths as the child of an array with these limits.
-pub(super) fn integers_child(integers: Vec<u64>, limits: &Limits) -> EncodedRef {
-    let array = UInt64Array::from(integers);
-    Arc::new(Decoded::new(DType::Primitive(PType::U64, false), Arc::new(array)).with_limits(*limits))
 }

@@ -26,7 +26,8 @@ use self::keys::Keys;
 pub(crate) use self::values::SharedValues;
 use super::Encoding;
 use crate::array::{
-    Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, bytes, masking, present,
+    Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, bytes, integer_type, masking,
+    present,
 };
 use crate::dtype::arrow::{data_type, ptype_of};
 use crate::dtype::{DType, PType, match_integer};
@@ -81,12 +82,12 @@ fn parts(node: &Node<'_>) -> Result<(DType, usize)> {
     let metadata = node.message::<Metadata>()?;
     node.expect_children(2)?;
     node.expect_buffers(0)?;
-    let ptype = PType::try_from_number(metadata.codes_ptype.into())?;
+    let codes = integer_type(metadata.codes_ptype, "codes")?;
     let nullable = metadata.nullable_codes.unwrap_or(node.dtype().is_nullable());
     if nullable && !node.dtype().is_nullable() {
         return Err(Error::corrupt(format!("nullable codes under the non-nullable type {}", node.dtype())));
     }
-    Ok((DType::Primitive(ptype, nullable), metadata.value_count as usize))
+    Ok((codes.with_nullable(nullable), metadata.value_count as usize))
 }
 
 /// Codes that refer only to the values in use, of the `value_count` values, and the indices of these,

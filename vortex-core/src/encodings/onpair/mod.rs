@@ -22,10 +22,12 @@ use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 
 use super::Encoding;
 use super::any_keys::{AnyKeys, with_keys};
-use super::coded_text::{self, CodedRows, CodedTextArray, Codes, MIN_PER_TAKEN, Places, integers};
+use super::coded_text::{self, CodedRows, CodedTextArray, Codes, OFFSETS};
 use super::dict::used_values;
-use super::varbin::one_more;
-use crate::array::{Decoded, EncodedRef, Node, bytes, decode_offsets, numbers};
+use super::offsets::{MIN_PER_TAKEN, Places, ends};
+use crate::array::{
+    Decoded, EncodedRef, Node, bytes, decode_offsets, integer_type, integers_child, numbers, one_more,
+};
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::kernels::automaton::Automaton;
@@ -93,7 +95,7 @@ impl Encoding for OnPair {
         let ranges = node.ranges(2, &parts.offsets, node.len(), rows, parts.code_count);
         let validity = picked.validity_child(4);
         let ranges = ranges?;
-        let offsets = coded_text::ends(&ranges);
+        let offsets = ends(&ranges);
         let count = offsets.last().and_then(|end| usize::try_from(*end).ok()).unwrap_or(usize::MAX);
         node.limits().decoded_bytes(count, size_of::<usize>())?;
         let wanted: Vec<usize> = ranges.into_iter().flatten().collect();
@@ -108,7 +110,7 @@ impl Encoding for OnPair {
             dtype: node.dtype().clone(),
             len: rows.len(),
             codes: TokenCodes { dictionary, codes },
-            offsets: coded_text::integers_child(offsets, node.limits()),
+            offsets: integers_child(offsets, node.limits()),
             lengths,
             validity: validity?,
             limits: *node.limits(),
@@ -137,10 +139,10 @@ impl Parts {
         Ok(Self {
             token_count: metadata.token_count as usize,
             code_count: usize::try_from(metadata.code_count).map_err(Error::limit)?,
-            dict_offsets: integers(metadata.dict_offsets_ptype)?,
-            codes: integers(metadata.codes_ptype)?,
-            offsets: integers(metadata.codes_offsets_ptype)?,
-            lengths: integers(metadata.lengths_ptype)?,
+            dict_offsets: integer_type(metadata.dict_offsets_ptype, "dictionary offsets")?,
+            codes: integer_type(metadata.codes_ptype, "codes")?,
+            offsets: integer_type(metadata.codes_offsets_ptype, OFFSETS)?,
+            lengths: integer_type(metadata.lengths_ptype, "lengths")?,
         })
     }
 
@@ -154,7 +156,7 @@ impl Parts {
     /// A dictionary of some tokens, in ascending order.
     fn some_tokens(&self, node: &Node<'_>, tokens: &[usize]) -> Result<Arc<Dictionary>> {
         let ranges = node.ranges(0, &self.dict_offsets, self.token_count, tokens, node.buffer_len(0)?)?;
-        let offsets = coded_text::integers_child(coded_text::ends(&ranges), node.limits());
+        let offsets = integers_child(ends(&ranges), node.limits());
         Ok(Arc::new(Dictionary {
             bytes: node.gather(0, ranges.into_iter())?,
             offsets,
@@ -230,7 +232,7 @@ impl Codes for TokenCodes {
     /// Decodes only the codes of these rows if they are few of those between the first and the last.
     fn gather(&self, places: &Places, limits: &Limits) -> Result<(Self, Vec<u64>)> {
         let with_codes = |codes| Self { dictionary: Arc::clone(&self.dictionary), codes };
-        let (count, span) = (places.code_count(), places.span());
+        let (count, span) = (places.value_count(), places.span());
         if count <= span.len() / MIN_PER_TAKEN {
             limits.decoded_bytes(count, size_of::<u64>())?;
             let mut positions = Vec::with_capacity(count);
