@@ -16,7 +16,7 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array as _, BooleanArray, BooleanBufferBuilder, UInt64Array};
+use arrow::array::{Array as _, BooleanArray, UInt64Array};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
@@ -239,12 +239,8 @@ impl EncodedArray for PatchedArray {
             let of_patches = located.values.matches(predicate)?;
             if of_patches.null_count() == 0 {
                 let of_inner = self.inner.matches(predicate)?;
-                let mut bits = BooleanBufferBuilder::new(self.len());
-                bits.append_buffer(of_inner.values());
-                for (row, outcome) in located.rows().zip(of_patches.values()) {
-                    bits.set_bit(row, outcome);
-                }
-                return Ok(BooleanArray::new(bits.finish(), of_inner.nulls().cloned()));
+                let bits = located.overwrite(of_inner.values(), of_patches.values().iter());
+                return Ok(BooleanArray::new(bits, of_inner.nulls().cloned()));
             }
         }
         self.matches_decoded(predicate)

@@ -15,7 +15,8 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{AsArray as _, UInt64Array};
+use arrow::array::{AsArray as _, BooleanBufferBuilder, UInt64Array};
+use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::ArrowNativeType;
 
 use crate::array::sorted::search;
@@ -299,6 +300,18 @@ impl Located<'_> {
         self.indices.iter().map(|index| index - self.offset)
     }
 
+    /// The bits of all rows, with those of patched rows overwritten by the bits of their patches.
+    pub(crate) fn overwrite(
+        &self,
+        bits: &BooleanBuffer,
+        of_patches: impl Iterator<Item = bool>,
+    ) -> BooleanBuffer {
+        let mut overwritten = BooleanBufferBuilder::new(bits.len());
+        overwritten.append_buffer(bits);
+        self.rows().zip(of_patches).for_each(|(row, bit)| overwritten.set_bit(row, bit));
+        overwritten.finish()
+    }
+
     /// The number of the patch of a row, if it is patched.
     pub(crate) fn find(&self, row: usize) -> Option<usize> {
         self.indices.binary_search(&(row + self.offset)).ok()
@@ -438,6 +451,14 @@ mod tests {
         assert_eq!(decoded(&taken), [0, 8, 1, 1, 0]);
         let sliced = patches.slice(2..9);
         assert_eq!(decoded(&sliced.filter(&Mask::from_indices(7, [0, 5])).unwrap().unwrap()), [3, 8]);
+    }
+
+    #[test]
+    fn bits_of_patched_rows_are_overwritten() {
+        let Zeros(_, patches) = load(&message(3, 10), &[10, 12, 15], 6).unwrap();
+        let bits = BooleanBuffer::from(vec![true, true, true, false, true, false]);
+        let overwritten = patches.locate().unwrap().overwrite(&bits, [false, true, true].into_iter());
+        assert_eq!(overwritten, BooleanBuffer::from(vec![false, true, true, false, true, true]));
     }
 
     #[test]

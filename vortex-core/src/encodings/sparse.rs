@@ -118,12 +118,8 @@ impl SparseArray {
 
 /// `len` equal bits, except in patched rows, which have their own.
 fn spread(located: &Located<'_>, len: usize, fill: bool, bits: impl Iterator<Item = bool>) -> BooleanBuffer {
-    let mut out = arrow::array::BooleanBufferBuilder::new(len);
-    out.append_n(len, fill);
-    for (row, bit) in located.rows().zip(bits) {
-        out.set_bit(row, bit);
-    }
-    out.finish()
+    let fill = if fill { BooleanBuffer::new_set(len) } else { BooleanBuffer::new_unset(len) };
+    located.overwrite(&fill, bits)
 }
 
 /// The validity of all rows, given that of the patches and whether all other rows are null.

@@ -20,7 +20,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrowPrimitiveType, BooleanArray, BooleanBufferBuilder, PrimitiveArray, UInt64Array};
+use arrow::array::{ArrowPrimitiveType, BooleanArray, PrimitiveArray, UInt64Array};
 use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, Float32Type, Float64Type};
 
@@ -362,12 +362,7 @@ impl<F: Float> AlpArray<F> {
         let patches: ArrayRef = Arc::new(PrimitiveArray::<F::Arrow>::try_new(patches, None)?);
         let patches = predicate.evaluate(&patches)?;
         let (bits, nulls) = outcome.into_parts();
-        let mut corrected = BooleanBufferBuilder::new(bits.len());
-        corrected.append_buffer(&bits);
-        for (row, bit) in located.rows().zip(patches.values()) {
-            corrected.set_bit(row, bit);
-        }
-        Ok(BooleanArray::new(corrected.finish(), nulls))
+        Ok(BooleanArray::new(located.overwrite(&bits, patches.values().iter()), nulls))
     }
 }
 
