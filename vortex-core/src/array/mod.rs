@@ -19,7 +19,6 @@ mod kept;
 pub(crate) mod loaded;
 pub(crate) mod masking;
 mod node;
-pub(crate) mod part_cache;
 mod parts;
 pub(crate) mod pieces;
 pub(crate) mod restore;
@@ -27,7 +26,6 @@ pub(crate) mod row_bytes;
 mod rows;
 pub(crate) mod sorted;
 mod taking;
-pub(crate) mod valid_rows;
 pub(crate) mod validity;
 
 use std::any::Any;

@@ -28,8 +28,8 @@ use pco::metadata::{ChunkMeta, DeltaEncoding};
 use pco::wrapped::{ChunkDecompressor, FileDecompressor};
 
 use super::Encoding;
-use crate::array::part_cache::{Cost, PartCache};
-use crate::array::valid_rows::{StoredValues, ValidRows, ValidRowsArray, spread};
+use super::part_cache::{Cost, PartCache};
+use super::valid_rows::{StoredValues, ValidRows, ValidRowsArray, spread};
 use crate::array::{ArrayRef, EncodedArray as _, EncodedRef, Node, fixed_width, present};
 use crate::dtype::PType;
 use crate::dtype::arrow::primitive;
@@ -218,7 +218,7 @@ impl PcoArray {
 
     /// The live values. `live` has one bit per value of these rows.
     fn values<T: Number + ArrowNativeType>(&self, live: &Mask) -> Result<Vec<T>> {
-        let wanted = self.rows.values()?;
+        let live_in = self.rows.live_in(live)?;
         let mut values: Vec<T> = Vec::with_capacity(live.true_count());
         if live.is_none() {
             return Ok(values);
@@ -227,14 +227,7 @@ impl PcoArray {
         for chunk in &self.stored.all {
             let mut opened: Option<ChunkDecompressor<T>> = None;
             for page in &chunk.pages {
-                let shared = page.values.start.max(wanted.start)..page.values.end.min(wanted.end);
-                if shared.is_empty() {
-                    continue;
-                }
-                let live = live.slice(shared.start - wanted.start..shared.end - wanted.start);
-                if live.is_none() {
-                    continue;
-                }
+                let Some((live, offset)) = live_in(&page.values) else { continue };
                 let opened = match &mut opened {
                     Some(opened) => opened,
                     None => {
@@ -246,7 +239,6 @@ impl PcoArray {
                     }
                 };
                 let count = page.values.len();
-                let offset = shared.start - page.values.start;
                 let end = (offset + live.span().end).next_multiple_of(FULL_BATCH_N).min(count);
                 self.limits.decoded_bytes(end, size_of::<T>())?;
                 if let Some(kept) = self.kept(page, end, opened)? {
@@ -255,7 +247,7 @@ impl PcoArray {
                     continue;
                 }
                 read_page(opened, page, end, |start, decoded| {
-                    // Rows before the shared ones are decoded, and skipped.
+                    // Values before those of these rows are decoded, and skipped.
                     let piece = start..start + decoded.len();
                     let rows = piece.start.max(offset) - offset..piece.end.max(offset) - offset;
                     let rows = rows.start.min(live.len())..rows.end.min(live.len());

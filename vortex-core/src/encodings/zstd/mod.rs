@@ -26,8 +26,8 @@ use arrow::datatypes::{ArrowPrimitiveType, DataType};
 use zstd::bulk::Decompressor;
 
 use super::Encoding;
-use crate::array::part_cache::{Cost, PartCache};
-use crate::array::valid_rows::{StoredValues, ValidRows, ValidRowsArray, spread};
+use super::part_cache::{Cost, PartCache};
+use super::valid_rows::{StoredValues, ValidRows, ValidRowsArray, spread};
 use crate::array::{ArrayRef, EncodedArray as _, EncodedRef, Node, bytes, fixed_width, present};
 use crate::dtype::arrow::primitive;
 use crate::dtype::{DType, match_ptype};
@@ -316,21 +316,13 @@ impl ZstdArray {
     /// The frames that contain live values. `live` has one bit per value of these rows.
     fn wanted(&self, live: &Mask) -> Result<Vec<Wanted<'_>>> {
         let total = self.rows.total()?;
-        let values = self.rows.values()?;
+        let live_in = self.rows.live_in(live)?;
         let _work = Work::begin();
         let (mut found, mut wanted) = (0, Vec::new());
         for (at, frame) in self.stored.all.iter().enumerate() {
             let own = frame.values.clone().unwrap_or(0..total);
             found += own.len();
-            let shared = own.start.max(values.start)..own.end.min(values.end);
-            if shared.is_empty() {
-                continue;
-            }
-            let live = live.slice(shared.start - values.start..shared.end - values.start);
-            if live.is_none() {
-                continue;
-            }
-            let offset = shared.start - own.start;
+            let Some((live, offset)) = live_in(&own) else { continue };
             let runs = live.runs().into_iter().map(|run| run.start + offset..run.end + offset).collect();
             self.limits.decoded_bytes(frame.size, 1)?;
             check_size(&frame.bytes, frame.size)?;

@@ -65,7 +65,7 @@ impl Cache {
 
 /// The parts of one array, which its slices share.
 #[derive(Debug)]
-pub(crate) struct PartCache {
+pub(super) struct PartCache {
     array: u64,
     /// Bytes that all parts have, decompressed once.
     byte_len: usize,
@@ -75,16 +75,16 @@ pub(crate) struct PartCache {
 
 /// What a part takes, in bytes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Cost {
+pub(super) struct Cost {
     /// Those that a slice would decompress.
-    pub(crate) of_slice: usize,
+    pub(super) of_slice: usize,
     /// Those of the whole part in memory.
-    pub(crate) in_memory: usize,
+    pub(super) in_memory: usize,
 }
 
 impl PartCache {
     /// A cache for parts that have so many bytes in total.
-    pub(crate) fn new(byte_len: usize) -> Self {
+    pub(super) fn new(byte_len: usize) -> Self {
         Self {
             array: NEXT_ARRAY.fetch_add(1, Ordering::Relaxed),
             byte_len,
@@ -97,7 +97,7 @@ impl PartCache {
     ///
     /// # Errors
     /// If slices have decompressed far too much.
-    pub(crate) fn get<T: Any + Send + Sync>(
+    pub(super) fn get<T: Any + Send + Sync>(
         &self,
         at: usize,
         cost: Cost,

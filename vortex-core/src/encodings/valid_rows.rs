@@ -13,8 +13,8 @@ use arrow::array::UInt64Array;
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::DataType;
 
-use super::{ArrayRef, Decoded, EncodedArray, EncodedRef, Validity, ValidityChild};
 use crate::Result;
+use crate::array::{ArrayRef, Decoded, EncodedArray, EncodedRef, Validity, ValidityChild};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::limits::Limits;
@@ -26,7 +26,7 @@ const SPARSE: f64 = 0.1;
 
 /// Some rows of an array, and the values that belong to them. Slices share the decoded validity.
 #[derive(Debug, Clone)]
-pub(crate) struct ValidRows {
+pub(super) struct ValidRows {
     child: ValidityChild,
     all: Arc<OnceLock<Validity>>,
     /// Number of rows of the array before it was sliced.
@@ -36,12 +36,12 @@ pub(crate) struct ValidRows {
 
 impl ValidRows {
     /// All `len` rows of an array with this validity child.
-    pub(crate) fn new(child: ValidityChild, len: usize) -> Self {
+    pub(super) fn new(child: ValidityChild, len: usize) -> Self {
         Self { child, all: Arc::new(OnceLock::new()), of: len, rows: 0..len }
     }
 
     /// A slice of these rows.
-    pub(crate) fn slice(&self, rows: &Range<usize>) -> Self {
+    pub(super) fn slice(&self, rows: &Range<usize>) -> Self {
         let rows = self.rows.start + rows.start..self.rows.start + rows.end;
         Self { rows, ..self.clone() }
     }
@@ -51,7 +51,7 @@ impl ValidRows {
     }
 
     /// Which of these rows are null.
-    pub(crate) fn validity(&self) -> Result<Validity> {
+    pub(super) fn validity(&self) -> Result<Validity> {
         Ok(match self.all()? {
             Validity::Bits(nulls) => {
                 Validity::from_nulls(Some(nulls.slice(self.rows.start, self.rows.len())))
@@ -61,7 +61,7 @@ impl ValidRows {
     }
 
     /// The range of values that belong to these rows.
-    pub(crate) fn values(&self) -> Result<Range<usize>> {
+    pub(super) fn values(&self) -> Result<Range<usize>> {
         Ok(match self.all()? {
             Validity::AllValid => self.rows.clone(),
             Validity::AllNull => 0..0,
@@ -73,19 +73,33 @@ impl ValidRows {
         })
     }
 
+    /// Of a part of the values of the array: those that `live` keeps, which has one bit per value of these rows, and where
+    /// its bits start in the part; `None` if it keeps none.
+    pub(super) fn live_in(&self, live: &Mask) -> Result<impl Fn(&Range<usize>) -> Option<(Mask, usize)>> {
+        let values = self.values()?;
+        Ok(move |part: &Range<usize>| {
+            let shared = part.start.max(values.start)..part.end.min(values.end);
+            if shared.is_empty() {
+                return None;
+            }
+            let live = live.slice(shared.start - values.start..shared.end - values.start);
+            (!live.is_none()).then(|| (live, shared.start - part.start))
+        })
+    }
+
     /// The number of values that the array must have, all of its rows included.
-    pub(crate) fn total(&self) -> Result<usize> {
+    pub(super) fn total(&self) -> Result<usize> {
         Ok(self.of - self.all()?.null_count(self.of))
     }
 
     /// The values that belong to some of the rows.
-    pub(crate) fn live(&self, rows: &[usize]) -> Result<Mask> {
+    pub(super) fn live(&self, rows: &[usize]) -> Result<Mask> {
         let mask = Mask::from_indices(self.rows.len(), rows.iter().copied());
         Ok(self.select(&mask)?.0)
     }
 
     /// The values of these rows that belong to live rows of `mask`, and the validity of the live rows.
-    pub(crate) fn select(&self, mask: &Mask) -> Result<(Mask, Option<NullBuffer>)> {
+    pub(super) fn select(&self, mask: &Mask) -> Result<(Mask, Option<NullBuffer>)> {
         Ok(match self.validity()? {
             Validity::AllValid => (mask.clone(), None),
             Validity::AllNull => (Mask::none(0), Some(NullBuffer::new_null(mask.true_count()))),
@@ -101,7 +115,7 @@ impl ValidRows {
 
 /// The values of all valid rows of an array and of those that it is a slice of, stored in parts of which only those with
 /// live rows are decompressed.
-pub(crate) trait StoredValues: fmt::Debug + Send + Sync + Sized + 'static {
+pub(super) trait StoredValues: fmt::Debug + Send + Sync + Sized + 'static {
     /// The id of the encoding.
     const ID: &'static str;
 
@@ -117,11 +131,11 @@ pub(crate) trait StoredValues: fmt::Debug + Send + Sync + Sized + 'static {
 
 /// Rows whose values are stored if they are valid. Slices share these.
 #[derive(Debug)]
-pub(crate) struct ValidRowsArray<V> {
-    pub(crate) dtype: DType,
-    pub(crate) stored: Arc<V>,
-    pub(crate) rows: ValidRows,
-    pub(crate) limits: Limits,
+pub(super) struct ValidRowsArray<V> {
+    pub(super) dtype: DType,
+    pub(super) stored: Arc<V>,
+    pub(super) rows: ValidRows,
+    pub(super) limits: Limits,
 }
 
 impl<V: StoredValues> EncodedArray for ValidRowsArray<V> {
@@ -197,7 +211,7 @@ fn bits_of(bits: &BooleanBuffer, mask: &Mask) -> BooleanBuffer {
 }
 
 /// Spreads values to the valid rows; other rows hold the default.
-pub(crate) fn spread<T: Copy + Default>(values: Vec<T>, nulls: Option<&NullBuffer>) -> Vec<T> {
+pub(super) fn spread<T: Copy + Default>(values: Vec<T>, nulls: Option<&NullBuffer>) -> Vec<T> {
     let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else { return values };
     let mut rows = vec![T::default(); nulls.len()];
     let mut left = values.as_slice();
@@ -269,6 +283,18 @@ mod tests {
         assert_eq!(slice.total().unwrap(), 3, "of all rows");
         assert_eq!(slice.slice(&(1..3)).values().unwrap(), 2..2);
         assert_eq!(ValidRows::new(ValidityChild::default(), 9).slice(&(3..5)).values().unwrap(), 3..5);
+    }
+
+    #[test]
+    fn parts_of_the_values_have_live_ones_or_none() {
+        let rows = rows(&[true, false, true, true, false, true]).slice(&(2..6));
+        assert_eq!(rows.values().unwrap(), 1..4);
+        let live = Mask::from_indices(3, [1]);
+        let live_in = rows.live_in(&live).unwrap();
+        let of_part = |part| live_in(&part).map(|(live, start)| (live.indices(), start));
+        assert_eq!(of_part(0..3), Some((vec![1], 1)));
+        assert_eq!(of_part(2..4), Some((vec![0], 0)));
+        assert_eq!((of_part(0..1), of_part(3..4)), (None, None));
     }
 
     #[test]
