@@ -20,6 +20,7 @@ pub(crate) mod loaded;
 pub(crate) mod masking;
 mod node;
 mod parts;
+mod pick;
 pub(crate) mod pieces;
 pub(crate) mod restore;
 pub(crate) mod row_bytes;
@@ -50,6 +51,7 @@ pub(crate) use items::{shown_children, shown_items};
 pub(crate) use kept::Kept;
 pub use node::Node;
 pub use parts::ArrayParts;
+pub use pick::Pick;
 pub use restore::{can_decode_as, decode_as};
 pub(crate) use rows::{TreeRows, all};
 pub(crate) use taking::{has_empty_values, take, take_within};
@@ -132,13 +134,13 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
         Ok(Validity::from_nulls(decoded.logical_nulls()))
     }
 
-    /// For encodings whose children have one row for each row of the array: the array of `len` rows that
-    /// `pick` returns of each child. With it, `slice`, `filter` and `take` need no implementation.
+    /// For encodings that keep rows by keeping the same rows of their children: the array of these rows. With it, `slice`,
+    /// `filter` and `take` need no implementation.
     ///
     /// # Errors
-    /// As `pick`.
-    fn pick_rows(&self, len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
-        let _ = (len, pick);
+    /// If the bytes contradict the format.
+    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
+        let _ = pick;
         Ok(None)
     }
 
@@ -147,7 +149,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// # Errors
     /// If the bytes contradict the format.
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        match self.pick_rows(rows.len(), &|child| child.slice(rows.clone()))? {
+        match self.pick_rows(Pick::Slice(&rows))? {
             Some(picked) => Ok(picked),
             None => self.decode_natural()?.slice(rows),
         }
@@ -158,7 +160,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// # Errors
     /// If the bytes contradict the format.
     fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        match self.pick_rows(mask.true_count(), &|child| child.filter(mask))? {
+        match self.pick_rows(Pick::Filter(mask))? {
             Some(picked) => Ok(picked),
             None => self.decode_natural()?.filter(mask),
         }
@@ -169,7 +171,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// # Errors
     /// If the bytes contradict the format.
     fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        match self.pick_rows(indices.len(), &|child| child.take(indices))? {
+        match self.pick_rows(Pick::Take(indices))? {
             Some(picked) => Ok(picked),
             None => self.decode_natural()?.take(indices),
         }
@@ -265,9 +267,6 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
         None
     }
 }
-
-/// Picks the same rows of each array that it is given.
-pub type RowPicker<'a> = &'a dyn Fn(&EncodedRef) -> Result<EncodedRef>;
 
 /// Number of bytes of an array tree: those of its buffers, including the buffers of all children.
 pub fn encoded_bytes(array: &dyn EncodedArray) -> usize {

@@ -7,7 +7,7 @@ use arrow::array::{Array as _, AsArray as _, BooleanArray, UInt64Array};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::DataType;
 
-use super::{EncodedRef, RowPicker};
+use super::{EncodedRef, Pick};
 use crate::expr::Predicate;
 use crate::kernels::nulls::null_buffer;
 use crate::mask::Mask;
@@ -106,12 +106,12 @@ impl ValidityChild {
         Ok(Validity::from_nulls(Some(null_buffer(bits.values().clone()))))
     }
 
-    /// The validity of the rows that `pick` returns of the child.
+    /// The validity of the rows to keep.
     ///
     /// # Errors
-    /// As `pick`.
-    pub fn pick(&self, pick: RowPicker<'_>) -> Result<Self> {
-        self.0.as_ref().map(pick).transpose().map(Self)
+    /// If the bytes contradict the format.
+    pub fn pick(&self, pick: Pick<'_>) -> Result<Self> {
+        self.0.as_ref().map(|child| pick.of(child)).transpose().map(Self)
     }
 
     /// The validity of the rows of a range, as [`EncodedArray::slice`](super::EncodedArray::slice).
@@ -119,7 +119,7 @@ impl ValidityChild {
     /// # Errors
     /// If the bytes contradict the format.
     pub fn slice(&self, rows: &Range<usize>) -> Result<Self> {
-        self.pick(&|child| child.slice(rows.clone()))
+        self.pick(Pick::Slice(rows))
     }
 
     /// The validity of live rows, as [`EncodedArray::filter`](super::EncodedArray::filter).
@@ -127,7 +127,7 @@ impl ValidityChild {
     /// # Errors
     /// If the bytes contradict the format.
     pub fn filter(&self, mask: &Mask) -> Result<Self> {
-        self.pick(&|child| child.filter(mask))
+        self.pick(Pick::Filter(mask))
     }
 
     /// The validity of rows by position, as [`EncodedArray::take`](super::EncodedArray::take).
@@ -135,7 +135,7 @@ impl ValidityChild {
     /// # Errors
     /// If the bytes contradict the format.
     pub fn take(&self, indices: &UInt64Array) -> Result<Self> {
-        self.pick(&|child| child.take(indices))
+        self.pick(Pick::Take(indices))
     }
 
     /// The child with its name, for [`EncodedArray::children`](super::EncodedArray::children).

@@ -3,19 +3,17 @@
 //! Metadata is ignored; no children. Buffer: the value as a serialized scalar, of the storage type for
 //! extension types; a null makes every row null.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, UInt64Array};
+use arrow::array::BooleanArray;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::row_bytes::has_narrow_offsets;
-use crate::array::{Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Validity, masking};
+use crate::array::{Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, masking};
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::limits::Limits;
-use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
 use crate::wire::{WriteNode, value_to_bytes};
 use crate::{Error, Result};
@@ -51,10 +49,6 @@ impl ConstantArray {
     /// `len` rows of `value`.
     pub(crate) fn new(value: Scalar, len: usize, limits: Limits) -> Self {
         Self { value, len, limits }
-    }
-
-    fn with_len(&self, len: usize) -> EncodedRef {
-        Arc::new(Self { value: self.value.clone(), len, limits: self.limits })
     }
 }
 
@@ -125,16 +119,8 @@ impl EncodedArray for ConstantArray {
         Ok(if self.value.is_null() { Validity::AllNull } else { Validity::AllValid })
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        Ok(self.with_len(rows.len()))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        Ok(self.with_len(mask.true_count()))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        Ok(self.with_len(indices.len()))
+    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
+        Ok(Some(Arc::new(Self::new(self.value.clone(), pick.row_count(), self.limits))))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
@@ -182,6 +168,7 @@ mod tests {
     use crate::dtype::arrow::data_type;
     use crate::dtype::{DecimalType, Extension, MapType, PType, StructType, UnionType};
     use crate::encodings::conformance;
+    use crate::mask::Mask;
 
     fn of(dtype: DType, value: Value, len: usize) -> EncodedRef {
         let value = Scalar::try_new(dtype, value).unwrap();

@@ -21,7 +21,7 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, fixed_width, integer_type, present,
+    ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, fixed_width, integer_type, present,
 };
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, Meaning, PType, match_integer};
@@ -305,12 +305,12 @@ impl EncodedArray for DateTimePartsArray {
         self.days().validity()
     }
 
-    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
+    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
         let [days, seconds, subseconds] = &self.parts;
         Ok(Some(Arc::new(Self {
             dtype: self.dtype.clone(),
             ticks_per_second: self.ticks_per_second,
-            parts: [pick(days)?, pick(seconds)?, pick(subseconds)?],
+            parts: [pick.of(days)?, pick.of(seconds)?, pick.of(subseconds)?],
             limits: self.limits,
         })))
     }

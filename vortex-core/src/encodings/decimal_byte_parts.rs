@@ -17,7 +17,7 @@ use arrow::datatypes::{DataType, Int64Type, UInt64Type, i256};
 use super::Encoding;
 use super::decimal::integer_predicate;
 use crate::array::{
-    Aggregate, EncodedArray, EncodedRef, Node, RowPicker, Validity, from_unscaled, has_digits_of, present,
+    Aggregate, EncodedArray, EncodedRef, Node, Pick, Validity, from_unscaled, has_digits_of, present,
     unsigned_type,
 };
 use crate::dtype::arrow::data_type;
@@ -217,13 +217,13 @@ impl EncodedArray for DecimalBytePartsArray {
         self.first.validity()
     }
 
-    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
+    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
         Ok(Some(Arc::new(Self {
             id: self.id,
             dtype: self.dtype.clone(),
             first_ptype: self.first_ptype,
-            first: pick(&self.first)?,
-            lower: self.lower.iter().map(pick).collect::<Result<_>>()?,
+            first: pick.of(&self.first)?,
+            lower: self.lower.iter().map(|child| pick.of(child)).collect::<Result<_>>()?,
         })))
     }
 

@@ -10,7 +10,7 @@ use arrow::array::{Array as _, AsArray as _, BooleanArray, FixedSizeBinaryArray,
 use arrow::datatypes::{DataType, UInt8Type};
 
 use super::Encoding;
-use crate::array::{Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, present};
+use crate::array::{Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, Extension, Meaning};
 use crate::expr::Predicate;
@@ -96,8 +96,8 @@ impl EncodedArray for ExtArray {
         self.storage.validity()
     }
 
-    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
-        let storage = pick(&self.storage)?;
+    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
+        let storage = pick.of(&self.storage)?;
         let extension = Arc::clone(&self.extension);
         Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), extension, storage })))
     }

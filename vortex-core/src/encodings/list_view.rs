@@ -22,8 +22,8 @@ use arrow::datatypes::{ArrowNativeType as _, DataType, Field, FieldRef};
 use super::Encoding;
 use super::list::{arrow_list, elements_len, window_of};
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, ValidityChild, integer_type,
-    integers_child, present, take_within,
+    ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, ValidityChild, integer_type, integers_child,
+    present, take_within,
 };
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
@@ -361,12 +361,12 @@ impl EncodedArray for ListViewArray {
         self.validity.decode()
     }
 
-    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
+    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
         Ok(Some(Arc::new(Self {
             dtype: self.dtype.clone(),
             elements: Arc::clone(&self.elements),
-            offsets: pick(&self.offsets)?,
-            sizes: pick(&self.sizes)?,
+            offsets: pick.of(&self.offsets)?,
+            sizes: pick.of(&self.sizes)?,
             validity: self.validity.pick(pick)?,
             limits: self.limits,
         })))

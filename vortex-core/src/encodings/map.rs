@@ -9,7 +9,7 @@ use arrow::array::{AsArray as _, MapArray as ArrowMap};
 use arrow::datatypes::DataType;
 
 use super::{Encoding, list_view};
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, present};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::limits::Limits;
@@ -97,8 +97,8 @@ impl EncodedArray for MapArray {
         self.entries.validity()
     }
 
-    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
-        Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), entries: pick(&self.entries)? })))
+    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
+        Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), entries: pick.of(&self.entries)? })))
     }
 }
 

@@ -18,7 +18,7 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::{
-    Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, ValidityChild, masking,
+    Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, ValidityChild, masking,
 };
 use crate::dtype::DType;
 use crate::expr::Predicate;
@@ -119,9 +119,9 @@ impl EncodedArray for MaskedArray {
         })
     }
 
-    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
+    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
         let validity = self.validity.pick(pick)?;
-        Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), values: pick(&self.values)?, validity })))
+        Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), values: pick.of(&self.values)?, validity })))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

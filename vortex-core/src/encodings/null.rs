@@ -1,17 +1,15 @@
 //! Rows that are all null. No metadata, no children, no buffers.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, NullArray, UInt64Array};
+use arrow::array::{BooleanArray, NullArray};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use crate::array::{Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Validity, present};
+use crate::array::{Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, present};
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::limits::Limits;
-use crate::mask::Mask;
 use crate::scalar::Scalar;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -42,12 +40,6 @@ impl Encoding for Null {
 struct NullRows {
     len: usize,
     limits: Limits,
-}
-
-impl NullRows {
-    fn with_len(&self, len: usize) -> EncodedRef {
-        Arc::new(Self { len, limits: self.limits })
-    }
 }
 
 impl EncodedArray for NullRows {
@@ -82,16 +74,8 @@ impl EncodedArray for NullRows {
         Ok(Validity::AllNull)
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        Ok(self.with_len(rows.len()))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        Ok(self.with_len(mask.true_count()))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        Ok(self.with_len(arrow::array::Array::len(indices)))
+    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
+        Ok(Some(Arc::new(Self { len: pick.row_count(), limits: self.limits })))
     }
 
     // This avoids allocating one bit per row.

@@ -10,9 +10,8 @@ use std::ops::Range;
 
 use arrow::array::UInt64Array;
 
-use crate::array::{EncodedRef, decode_integers, decode_offsets};
+use crate::array::{EncodedRef, Pick, decode_integers, decode_offsets};
 use crate::limits::Limits;
-use crate::mask::Mask;
 use crate::{Error, Result};
 
 /// Taking at most one in so many offsets or values is faster than decoding all of them. Tests have fewer rows.
@@ -27,14 +26,14 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// The places of rows, given the offsets of all rows, named `what`, none of which may exceed `end`. Of few rows, only their own
-    /// offsets are decoded.
+    /// The places of rows, given the offsets of all rows, none of which may exceed `end`; `what` is their name in errors.
+    /// Of few rows, only their own offsets are decoded.
     ///
     /// # Errors
     /// If offsets decrease or exceed `end`.
-    pub(super) fn of(all: &EncodedRef, what: &str, chosen: Chosen<'_>, end: usize) -> Result<Self> {
-        let mut runs = chosen.runs();
-        if chosen.len().saturating_add(runs.len()) > all.len() / MIN_PER_TAKEN {
+    pub(super) fn of(all: &EncodedRef, what: &str, pick: Pick<'_>, end: usize) -> Result<Self> {
+        let mut runs = pick.runs();
+        if pick.row_count().saturating_add(runs.len()) > all.len() / MIN_PER_TAKEN {
             return Ok(Self { offsets: decode_offsets(all, what, end)?, runs });
         }
         let needed = runs.iter().flat_map(|run| run.start..=run.end).map(|at| at as u64);
@@ -104,41 +103,6 @@ impl Places {
         let mut gathered = Vec::with_capacity(count);
         let ends = self.join(|own| gathered.extend_from_slice(&values[own.start - first..own.end - first]));
         Ok((gathered, ends))
-    }
-}
-
-/// The rows to keep, and their order.
-#[derive(Clone, Copy)]
-pub(super) enum Chosen<'a> {
-    Mask(&'a Mask),
-    Indices(&'a UInt64Array),
-}
-
-impl Chosen<'_> {
-    /// The rows as runs.
-    pub(super) fn runs(self) -> Vec<Range<usize>> {
-        match self {
-            Chosen::Mask(mask) => mask.runs(),
-            // Indices are in range of an array in memory, so they fit `usize`.
-            Chosen::Indices(indices) => {
-                indices.values().iter().map(|at| *at as usize..*at as usize + 1).collect()
-            }
-        }
-    }
-
-    /// Selects the same rows of another array of the same length.
-    pub(super) fn of(self, array: &EncodedRef) -> Result<EncodedRef> {
-        match self {
-            Chosen::Mask(mask) => array.filter(mask),
-            Chosen::Indices(indices) => array.take(indices),
-        }
-    }
-
-    pub(super) fn len(self) -> usize {
-        match self {
-            Chosen::Mask(mask) => mask.true_count(),
-            Chosen::Indices(indices) => indices.len(),
-        }
     }
 }
 

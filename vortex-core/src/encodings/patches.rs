@@ -20,7 +20,7 @@ use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::ArrowNativeType;
 
 use crate::array::sorted::search;
-use crate::array::{EncodedRef, Node, decode_raw, unsigned_type};
+use crate::array::{EncodedRef, Node, Pick, decode_raw, unsigned_type};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
 use crate::encodings::primitive;
@@ -142,6 +142,18 @@ impl Patches {
             values: Arc::clone(&self.values),
             offset: self.offset + rows.start,
             rows: rows.len(),
+        }
+    }
+
+    /// The patches of the rows to keep, with positions among those. If none are left, this may be `None`.
+    ///
+    /// # Errors
+    /// As [`locate`](Self::locate).
+    pub(crate) fn pick(&self, pick: Pick<'_>) -> Result<Option<Self>> {
+        match pick {
+            Pick::Slice(rows) => Ok(Some(self.slice(rows.clone()))),
+            Pick::Filter(mask) => self.filter(mask),
+            Pick::Take(indices) => self.take(indices),
         }
     }
 

@@ -10,10 +10,9 @@
 //!
 //! Every operation is applied to the patches, and once to the fill value.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, AsArray as _, BooleanArray, UInt32Array, UInt64Array};
+use arrow::array::{Array as _, AsArray as _, BooleanArray, UInt32Array};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType};
 
@@ -21,14 +20,13 @@ use super::Encoding;
 use super::constant::ConstantArray;
 use super::patches::{EncodedPatches, Located, Patches, PatchesMessage};
 use crate::array::{
-    Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Validity, concat, fixed_width, match_width,
+    Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, concat, fixed_width, match_width,
     take_within, values_of,
 };
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::kernels::runs::repeat_one;
 use crate::limits::Limits;
-use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
 use crate::wire::{WriteNode, value_to_bytes};
 use crate::{Error, Result};
@@ -194,16 +192,8 @@ impl EncodedArray for SparseArray {
         })
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        Ok(self.with(Some(self.patches.slice(rows.clone())), rows.len()))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        Ok(self.with(self.patches.filter(mask)?, mask.true_count()))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        Ok(self.with(self.patches.take(indices)?, indices.len()))
+    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
+        Ok(Some(self.with(self.patches.pick(pick)?, pick.row_count())))
     }
 
     fn aggregate(&self) -> Result<Aggregate> {

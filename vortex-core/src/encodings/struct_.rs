@@ -18,7 +18,7 @@ use arrow::datatypes::DataType;
 use super::Encoding;
 use super::masked::masked;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, ValidityChild, masking, present,
+    ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, ValidityChild, masking, present,
 };
 use crate::dtype::DType;
 use crate::limits::{Limits, Work};
@@ -129,11 +129,11 @@ impl EncodedArray for Fields {
         self.validity.decode()
     }
 
-    fn pick_rows(&self, len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
+    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
         Ok(Some(Arc::new(Self {
             dtype: self.dtype.clone(),
-            len,
-            fields: self.fields.iter().map(pick).collect::<Result<_>>()?,
+            len: pick.row_count(),
+            fields: self.fields.iter().map(|field| pick.of(field)).collect::<Result<_>>()?,
             validity: self.validity.pick(pick)?,
             limits: self.limits,
         })))

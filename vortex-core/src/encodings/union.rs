@@ -16,7 +16,7 @@ use arrow::array::{Array as _, AsArray as _, UnionArray as ArrowUnion};
 use arrow::datatypes::{DataType, UInt8Type, UnionMode};
 
 use super::Encoding;
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, masking, present};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, masking, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, UnionType};
 use crate::limits::Limits;
@@ -132,12 +132,12 @@ impl EncodedArray for UnionArray {
         Ok(Validity::from_nulls(decoded.logical_nulls()))
     }
 
-    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
+    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
         Ok(Some(Arc::new(Self {
             dtype: self.dtype.clone(),
             union: Arc::clone(&self.union),
-            type_ids: pick(&self.type_ids)?,
-            variants: self.variants.iter().map(pick).collect::<Result<_>>()?,
+            type_ids: pick.of(&self.type_ids)?,
+            variants: self.variants.iter().map(|child| pick.of(child)).collect::<Result<_>>()?,
         })))
     }
 }

@@ -17,11 +17,11 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use super::offsets::{Chosen, Places, ends};
+use super::offsets::{Places, ends};
 use crate::Result;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, bytes, decode_offsets, integer_type,
-    integers_child, one_more,
+    ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, ValidityChild, bytes, decode_offsets,
+    integer_type, integers_child, one_more,
 };
 use crate::dtype::{DType, PType};
 use crate::limits::Limits;
@@ -110,14 +110,14 @@ impl VarBinArray {
 }
 
 impl VarBinArray {
-    fn choose(&self, chosen: Chosen<'_>) -> Result<EncodedRef> {
-        let places = Places::of(&self.offsets, "offsets", chosen, self.bytes.len())?;
+    fn choose(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        let places = Places::of(&self.offsets, "offsets", pick, self.bytes.len())?;
         let (bytes, ends) = places.gather(self.bytes.as_slice(), 0, &self.limits)?;
         Ok(Arc::new(Self {
-            len: chosen.len(),
+            len: pick.row_count(),
             offsets: integers_child(ends, &self.limits),
             bytes: bytes.into(),
-            validity: self.validity.pick(&|child| chosen.of(child))?,
+            validity: self.validity.pick(pick)?,
             ..self.clone()
         }))
     }
@@ -173,14 +173,14 @@ impl EncodedArray for VarBinArray {
     fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         match mask.true_count().saturating_mul(MIN_PER_CHOSEN) > self.len {
             true => self.decode_natural()?.filter(mask),
-            false => self.choose(Chosen::Mask(mask)),
+            false => self.choose(Pick::Filter(mask)),
         }
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         match indices.len().saturating_mul(MIN_PER_CHOSEN) > self.len {
             true => self.decode_natural()?.take(indices),
-            false => self.choose(Chosen::Indices(indices)),
+            false => self.choose(Pick::Take(indices)),
         }
     }
 }

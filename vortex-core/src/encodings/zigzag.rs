@@ -14,8 +14,7 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, array_of_raw, decode_raw, own_bytes,
-    present,
+    ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, array_of_raw, decode_raw, own_bytes, present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
@@ -136,8 +135,8 @@ impl EncodedArray for ZigZagArray {
         self.encoded.validity()
     }
 
-    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
-        let encoded = pick(&self.encoded)?;
+    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
+        let encoded = pick.of(&self.encoded)?;
         Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), ptype: self.ptype, encoded })))
     }
 

@@ -20,7 +20,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrowPrimitiveType, BooleanArray, PrimitiveArray, UInt64Array};
+use arrow::array::{ArrowPrimitiveType, BooleanArray, PrimitiveArray};
 use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, Float32Type, Float64Type};
 
@@ -28,13 +28,12 @@ use super::Encoding;
 use super::integer_predicate::IntegerTest;
 use super::patches::{Patches, PatchesMessage};
 use crate::array::{
-    Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Validity, decode_raw, into_vec, present,
+    Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, decode_raw, into_vec, present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::{CompareOp, InList, Intervals, Predicate};
 use crate::kernels::simd::{Vectorized, vectorized};
 use crate::limits::Limits;
-use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
 use crate::{Error, Result};
 
@@ -246,10 +245,6 @@ struct AlpArray<F: Float> {
 }
 
 impl<F: Float> AlpArray<F> {
-    fn with(&self, encoded: EncodedRef, patches: Option<Patches>) -> EncodedRef {
-        Arc::new(Self { dtype: self.dtype.clone(), scale: self.scale, encoded, patches })
-    }
-
     /// The first integer whose value satisfies `holds`, which must be monotonic; one past the last
     /// integer if there is no such integer.
     fn first(&self, holds: impl Fn(F) -> bool) -> i128 {
@@ -404,19 +399,14 @@ impl<F: Float> EncodedArray for AlpArray<F> {
         self.encoded.validity()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        let patches = self.patches.as_ref().map(|patches| patches.slice(rows.clone()));
-        Ok(self.with(self.encoded.slice(rows)?, patches))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        let patches = self.patches.as_ref().map(|patches| patches.filter(mask)).transpose()?;
-        Ok(self.with(self.encoded.filter(mask)?, patches.flatten()))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        let patches = self.patches.as_ref().map(|patches| patches.take(indices)).transpose()?;
-        Ok(self.with(self.encoded.take(indices)?, patches.flatten()))
+    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
+        let patches = self.patches.as_ref().map(|patches| patches.pick(pick)).transpose()?;
+        Ok(Some(Arc::new(Self {
+            dtype: self.dtype.clone(),
+            scale: self.scale,
+            encoded: pick.of(&self.encoded)?,
+            patches: patches.flatten(),
+        })))
     }
 
     fn aggregate(&self) -> Result<Aggregate> {

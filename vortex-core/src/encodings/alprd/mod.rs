@@ -13,20 +13,18 @@
 
 mod encode;
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrowPrimitiveType, PrimitiveArray, UInt64Array};
+use arrow::array::{ArrowPrimitiveType, PrimitiveArray};
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, Float32Type, Float64Type};
 
 use super::Encoding;
 use super::patches::{Patches, PatchesMessage};
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, decode_raw, into_vec, present};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, decode_raw, into_vec, present};
 use crate::dtype::{DType, PType};
 use crate::kernels::gather::in_range;
 use crate::limits::Limits;
-use crate::mask::Mask;
 use crate::{Error, Result};
 
 pub(crate) use encode::{Cut, encode, find_cut};
@@ -152,17 +150,6 @@ macro_rules! bits {
 bits!(u32, u64);
 
 impl AlpRdArray {
-    fn with(&self, codes: EncodedRef, right: EncodedRef, patches: Option<Patches>) -> EncodedRef {
-        Arc::new(Self {
-            dtype: self.dtype.clone(),
-            dictionary: Arc::clone(&self.dictionary),
-            right_bit_width: self.right_bit_width,
-            codes,
-            right,
-            patches,
-        })
-    }
-
     fn decode_bits<B: Bits, F: ArrowPrimitiveType>(&self) -> Result<ArrayRef> {
         let width = self.right_bit_width;
         let mut table = [B::default(); MAX_ENTRIES];
@@ -245,19 +232,16 @@ impl EncodedArray for AlpRdArray {
         self.codes.validity()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        let patches = self.patches.as_ref().map(|patches| patches.slice(rows.clone()));
-        Ok(self.with(self.codes.slice(rows.clone())?, self.right.slice(rows)?, patches))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        let patches = self.patches.as_ref().map(|patches| patches.filter(mask)).transpose()?;
-        Ok(self.with(self.codes.filter(mask)?, self.right.filter(mask)?, patches.flatten()))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        let patches = self.patches.as_ref().map(|patches| patches.take(indices)).transpose()?;
-        Ok(self.with(self.codes.take(indices)?, self.right.take(indices)?, patches.flatten()))
+    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
+        let patches = self.patches.as_ref().map(|patches| patches.pick(pick)).transpose()?;
+        Ok(Some(Arc::new(Self {
+            dtype: self.dtype.clone(),
+            dictionary: Arc::clone(&self.dictionary),
+            right_bit_width: self.right_bit_width,
+            codes: pick.of(&self.codes)?,
+            right: pick.of(&self.right)?,
+            patches: patches.flatten(),
+        })))
     }
 }
 

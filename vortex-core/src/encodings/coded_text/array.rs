@@ -10,11 +10,11 @@ use arrow::datatypes::DataType;
 
 use super::{answers, as_long, matches_none};
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Lengths, Validity, ValidityChild, bytes, decode_offsets, integer_at,
-    integers_child,
+    ArrayRef, EncodedArray, EncodedRef, Lengths, Pick, Validity, ValidityChild, bytes, decode_offsets,
+    integer_at, integers_child,
 };
 use crate::dtype::DType;
-use crate::encodings::offsets::{Chosen, Places};
+use crate::encodings::offsets::Places;
 use crate::expr::Predicate;
 use crate::kernels::joined::{Follow, Joined};
 use crate::limits::Limits;
@@ -96,15 +96,15 @@ impl<C: Codes> CodedTextArray<C> {
         Ok(start..end)
     }
 
-    fn choose(&self, chosen: Chosen<'_>) -> Result<EncodedRef> {
-        let places = Places::of(&self.offsets, OFFSETS, chosen, self.codes.len())?;
+    fn choose(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        let places = Places::of(&self.offsets, OFFSETS, pick, self.codes.len())?;
         let (codes, ends) = self.codes.gather(&places, &self.limits)?;
         Ok(Arc::new(Self {
-            len: chosen.len(),
+            len: pick.row_count(),
             codes,
             offsets: integers_child(ends, &self.limits),
-            lengths: chosen.of(&self.lengths)?,
-            validity: self.validity.pick(&|child| chosen.of(child))?,
+            lengths: pick.of(&self.lengths)?,
+            validity: self.validity.pick(pick)?,
             ..self.clone()
         }))
     }
@@ -169,11 +169,11 @@ impl<C: Codes> EncodedArray for CodedTextArray<C> {
         if mask.is_all() {
             return Ok(Arc::new(self.clone()));
         }
-        self.choose(Chosen::Mask(mask))
+        self.choose(Pick::Filter(mask))
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        self.choose(Chosen::Indices(indices))
+        self.choose(Pick::Take(indices))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

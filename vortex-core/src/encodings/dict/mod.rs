@@ -15,7 +15,6 @@
 mod keys;
 mod values;
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array as _, AsArray as _, BooleanArray, DictionaryArray, UInt32Array, UInt64Array};
@@ -26,14 +25,13 @@ use self::keys::Keys;
 pub(crate) use self::values::SharedValues;
 use super::Encoding;
 use crate::array::{
-    Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, bytes, integer_type, masking,
-    present,
+    Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Pick, Validity, bytes, integer_type,
+    masking, present,
 };
 use crate::dtype::arrow::{data_type, ptype_of};
 use crate::dtype::{DType, PType, match_integer};
 use crate::expr::{CompareOp, Predicate};
 use crate::limits::Limits;
-use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -241,16 +239,8 @@ impl EncodedArray for DictArray {
         }
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        Ok(self.with_codes(self.codes.slice(rows)?))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        Ok(self.with_codes(self.codes.filter(mask)?))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        Ok(self.with_codes(self.codes.take(indices)?))
+    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
+        Ok(Some(self.with_codes(pick.of(&self.codes)?)))
     }
 
     fn aggregate(&self) -> Result<Aggregate> {

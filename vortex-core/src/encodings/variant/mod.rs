@@ -16,7 +16,7 @@ use arrow::datatypes::DataType;
 
 pub(super) use self::parquet::ParquetVariant;
 use super::Encoding;
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, present};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::limits::{Limits, Work};
@@ -150,9 +150,9 @@ impl EncodedArray for VariantArray {
         self.core.validity()
     }
 
-    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
-        let shredded = self.shredded.as_ref().map(pick).transpose()?;
-        Ok(Some(Arc::new(Self { core: pick(&self.core)?, shredded, limits: self.limits })))
+    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
+        let shredded = self.shredded.as_ref().map(|child| pick.of(child)).transpose()?;
+        Ok(Some(Arc::new(Self { core: pick.of(&self.core)?, shredded, limits: self.limits })))
     }
 
     fn as_constant(&self) -> Option<Scalar> {

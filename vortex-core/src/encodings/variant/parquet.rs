@@ -21,7 +21,7 @@ use arrow::datatypes::DataType;
 
 use super::shredded::{Shredded, reassemble};
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, ValidityChild, masking, present,
+    ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, ValidityChild, masking, present,
 };
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
@@ -156,11 +156,11 @@ impl EncodedArray for VariantRows {
         self.validity.decode()
     }
 
-    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
-        let optional = |child: &Option<EncodedRef>| child.as_ref().map(pick).transpose();
+    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
+        let optional = |child: &Option<EncodedRef>| child.as_ref().map(|child| pick.of(child)).transpose();
         Ok(Some(Arc::new(Self {
             dtype: self.dtype.clone(),
-            metadata: pick(&self.metadata)?,
+            metadata: pick.of(&self.metadata)?,
             value: optional(&self.value)?,
             typed: optional(&self.typed)?,
             validity: self.validity.pick(pick)?,
