@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, UInt64Array};
+use arrow::array::Array as _;
 use arrow::buffer::Buffer;
 use prost::Message;
 
 use super::kept::{BUFFER_OVERHEAD, MAX_EXPANSION, OVERHEAD};
 use super::loaded::LoadedRows;
 use super::pieces::{Piece, Pieces};
-use super::{ArrayParts, EncodedRef, TreeRows};
+use super::{ArrayParts, EncodedRef, TreeRows, indices};
 use crate::Registry;
 use crate::Result;
 use crate::budget::Budget;
@@ -182,9 +182,8 @@ fn check_rows(
     drop(tree);
     assert_eq!(kept.used(), 0, "arrays that were dropped still count");
     let to = data_type(array.dtype()).unwrap();
-    let taken = UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64));
     let loaded = loaded.and_then(|loaded| loaded.decode(&to));
-    let expected = array.take(&taken).and_then(|taken| taken.decode(&to));
+    let expected = array.take(&indices(rows)).and_then(|taken| taken.decode(&to));
     if let (Ok(_), Ok(expected)) = (array.decode(&to), expected) {
         let loaded = loaded.unwrap();
         loaded.to_data().validate_full().unwrap();

@@ -54,7 +54,7 @@ pub use parts::ArrayParts;
 pub use pick::Pick;
 pub use restore::{can_decode_as, decode_as};
 pub(crate) use rows::{TreeRows, all};
-pub(crate) use taking::{has_empty_values, take, take_within};
+pub(crate) use taking::{has_empty_values, indices, take, take_within};
 pub use validity::{Validity, ValidityChild};
 
 use crate::Result;

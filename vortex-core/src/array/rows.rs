@@ -15,13 +15,12 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::UInt64Array;
 use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer};
 
 use super::loaded::{LoadedRows, Place};
 use super::parts::{Buffers, Context};
 use super::pieces::Pieces;
-use super::{EncodedRef, Node, decode_offsets, one_more};
+use super::{EncodedRef, Node, decode_offsets, indices, one_more};
 use crate::Registry;
 use crate::budget::Budget;
 use crate::dtype::DType;
@@ -127,7 +126,7 @@ impl<'a> Node<'a> {
     /// # Errors
     /// If the array is broken.
     pub fn take(&self, rows: &[usize]) -> Result<EncodedRef> {
-        self.load()?.take(&UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64)))
+        self.load()?.take(&indices(rows))
     }
 
     /// Loads some rows of child `at`, which has `len` rows of `dtype`; `rows` must be ascending.

@@ -20,6 +20,11 @@ use crate::dtype::any_inner;
 use crate::limits::Limits;
 use crate::{Error, Result};
 
+/// Positions of rows, to be taken.
+pub(crate) fn indices(rows: &[usize]) -> UInt64Array {
+    UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64))
+}
+
 /// As [`take`], if the copies of the rows are within the limits.
 ///
 /// # Errors

@@ -24,7 +24,7 @@ use super::Encoding;
 use super::list_view::{ListViewArray, Views};
 use super::offsets::ends;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, decode_offsets, integer_type,
+    ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, decode_offsets, indices, integer_type,
     integers_child, one_more, present,
 };
 use crate::dtype::arrow::data_type;
@@ -272,8 +272,7 @@ impl EncodedArray for ListArray {
     }
 
     fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        let rows: Vec<u64> = mask.indices().into_iter().map(|row| row as u64).collect();
-        self.pick(&rows.into(), self.validity.filter(mask)?)
+        self.pick(&indices(&mask.indices()), self.validity.filter(mask)?)
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {

@@ -26,7 +26,7 @@ use super::Encoding;
 use super::block_rows::BlockRows;
 use crate::array::{
     ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, array_of_raw, decode_offsets, decode_raw,
-    present, unsigned_type,
+    indices, present, unsigned_type,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
@@ -294,7 +294,7 @@ impl EncodedArray for RleArray {
         if mask.true_count() > self.len() / TAKE_MANY {
             return self.decode_natural()?.filter(mask);
         }
-        self.take(&mask.indices().into_iter().map(|row| row as u64).collect::<Vec<_>>().into())
+        self.take(&indices(&mask.indices()))
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {

@@ -5,13 +5,12 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::UInt64Array;
 use arrow::buffer::Buffer;
 
 use super::SegmentSet;
 use crate::array::loaded::LoadedRows;
 use crate::array::pieces::{Piece, Pieces};
-use crate::array::{EncodedRef, TreeRows};
+use crate::array::{EncodedRef, TreeRows, indices};
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
 use crate::limits::Limits;
@@ -112,8 +111,7 @@ impl<'a> PieceSet<'a> {
                 have.want(id, want);
                 Ok(())
             })?;
-            let rows = UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64));
-            return self.segments.array(id, dtype, len)?.take(&rows);
+            return self.segments.array(id, dtype, len)?.take(&indices(rows));
         }
         let segment = self.table.segment(id)?.range();
         let bytes_per_row = BYTES_PER_READ * reads_per_row(dtype);

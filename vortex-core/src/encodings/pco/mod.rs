@@ -18,7 +18,6 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use arrow::array::UInt64Array;
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType};
 use half::f16;
@@ -30,7 +29,7 @@ use pco::wrapped::{ChunkDecompressor, FileDecompressor};
 use super::Encoding;
 use super::part_cache::{Cost, PartCache};
 use super::valid_rows::{StoredValues, ValidRows, ValidRowsArray, spread};
-use crate::array::{ArrayRef, EncodedArray as _, EncodedRef, Node, fixed_width, present};
+use crate::array::{ArrayRef, EncodedArray as _, EncodedRef, Node, fixed_width, indices, present};
 use crate::dtype::PType;
 use crate::dtype::arrow::primitive;
 use crate::limits::Limits;
@@ -82,8 +81,7 @@ impl Encoding for Pco {
 
     /// Loads only the pages that contain values of the rows.
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
-        PcoArray::load(node, Some(rows))?
-            .take(&UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64)))
+        PcoArray::load(node, Some(rows))?.take(&indices(rows))
     }
 }
 
@@ -336,7 +334,9 @@ fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Array as _, AsArray as _, Float64Array, Int32Array, Int64Array, UInt16Array};
+    use arrow::array::{
+        Array as _, AsArray as _, Float64Array, Int32Array, Int64Array, UInt16Array, UInt64Array,
+    };
     use arrow::datatypes::Int64Type;
     use pco::wrapped::FileCompressor;
     use pco::{ChunkConfig, DeltaSpec, PagingSpec};

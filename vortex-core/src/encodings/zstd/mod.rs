@@ -20,7 +20,6 @@ use std::io::Cursor;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::UInt64Array;
 use arrow::buffer::Buffer;
 use arrow::datatypes::{ArrowPrimitiveType, DataType};
 use zstd::bulk::Decompressor;
@@ -28,7 +27,7 @@ use zstd::bulk::Decompressor;
 use super::Encoding;
 use super::part_cache::{Cost, PartCache};
 use super::valid_rows::{StoredValues, ValidRows, ValidRowsArray, spread};
-use crate::array::{ArrayRef, EncodedArray as _, EncodedRef, Node, bytes, fixed_width, present};
+use crate::array::{ArrayRef, EncodedArray as _, EncodedRef, Node, bytes, fixed_width, indices, present};
 use crate::dtype::arrow::primitive;
 use crate::dtype::{DType, match_ptype};
 use crate::kernels::views::{VIEW_BYTES, append_renumbered, view_of};
@@ -110,8 +109,7 @@ impl Encoding for Zstd {
 
     /// Loads only the frames that contain values of the rows.
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
-        ZstdArray::load(node, Some(rows))?
-            .take(&UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64)))
+        ZstdArray::load(node, Some(rows))?.take(&indices(rows))
     }
 }
 

@@ -1,4 +1,4 @@
-use arrow::array::{Array as _, Int32Array, StringViewArray};
+use arrow::array::{Array as _, Int32Array, StringViewArray, UInt64Array};
 
 use super::*;
 use crate::array::build::Tree;
