@@ -39,7 +39,7 @@ const ID: &str = "vortex.datetimeparts";
 const SECONDS_PER_DAY: i64 = 86_400;
 
 /// Number of rows added up at a time: a block of sums stays in the cache for all parts.
-const BLOCK: usize = 1024;
+const ROWS_AT_A_TIME: usize = 1024;
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct Metadata {
@@ -150,8 +150,8 @@ impl Sum {
         if self.varying.is_empty() {
             sums.resize(len, constant);
         }
-        for first in (0..len).step_by(BLOCK) {
-            let rows = first..len.min(first + BLOCK);
+        for first in (0..len).step_by(ROWS_AT_A_TIME) {
+            let rows = first..len.min(first + ROWS_AT_A_TIME);
             for (part, magnitude) in self.varying.iter().zip(&mut magnitudes) {
                 *magnitude |= part.add(rows.clone(), constant, &mut sums)?;
             }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Float as _, ID, Metadata};
+use super::{Float as _, ID, Metadata, ROWS_AT_A_TIME};
 use crate::encodings::patches::EncodedPatches;
 use crate::kernels::Word;
 use crate::kernels::simd::{Vectorized, vectorized};
@@ -103,12 +103,13 @@ fn bits<F: ToInteger>(sample: &[F], exponents: Exponents, most: usize) -> usize 
 pub(crate) fn to_integers<F: ToInteger>(floats: &[F], exponents: Exponents) -> Decimals<F::Integer> {
     let mut integers = vec![F::Integer::ZERO; floats.len()];
     let mut exceptions = Vec::new();
-    for (at, (floats, out)) in floats.chunks(super::BLOCK).zip(integers.chunks_mut(super::BLOCK)).enumerate()
+    for (at, (floats, out)) in
+        floats.chunks(ROWS_AT_A_TIME).zip(integers.chunks_mut(ROWS_AT_A_TIME)).enumerate()
     {
         if vectorized(Convert { floats, exponents, out }) {
             continue;
         }
-        let first = at * super::BLOCK;
+        let first = at * ROWS_AT_A_TIME;
         let lost = floats.iter().enumerate().filter(|(_, float)| !float.integer(exponents).1);
         // The number of rows in a chunk is less than 2^32.
         exceptions.extend(lost.map(|(row, _)| (first + row) as u32));

@@ -46,7 +46,7 @@ pub(in crate::encodings) struct Alp;
 const ID: &str = "vortex.alp";
 
 /// Number of integers converted at a time.
-const BLOCK: usize = 1024;
+const ROWS_AT_A_TIME: usize = 1024;
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct Metadata {
@@ -230,7 +230,7 @@ impl<F: Float> Vectorized for Decimals<'_, F> {
 
     #[inline(always)]
     fn run(self) {
-        for block in self.integers.chunks_mut(BLOCK) {
+        for block in self.integers.chunks_mut(ROWS_AT_A_TIME) {
             F::decode_block(block, self.scale);
         }
     }
