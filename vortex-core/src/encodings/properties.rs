@@ -18,17 +18,19 @@ use crate::array::build::Tree;
 use crate::dtype::arrow::{data_type, primitive};
 use crate::dtype::{DType, DecimalType, Extension, PType};
 use crate::expr::Predicate;
+use crate::kernels::random;
 use crate::mask::Mask;
 
-/// SplitMix: small, and identical on all platforms.
-struct Random(u64);
+/// Choices that are the same in every run.
+struct Random(Box<dyn FnMut() -> u64>);
 
 impl Random {
+    fn new(seed: u64) -> Self {
+        Self(Box::new(random(seed)))
+    }
+
     fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        (self.0)()
     }
 
     fn below(&mut self, end: usize) -> usize {
@@ -349,7 +351,7 @@ const CASES: [(&str, MakeCase); 6] = [
 fn random_trees_conform() {
     for (name, case) in CASES {
         for seed in 0..60 {
-            let (tree, dtype, expected) = case(&mut Random(seed));
+            let (tree, dtype, expected) = case(&mut Random::new(seed));
             let checked = catch_unwind(AssertUnwindSafe(|| {
                 let array = tree.load(&dtype, expected.len()).unwrap();
                 conformance::check(&array, &expected);
@@ -363,7 +365,7 @@ fn random_trees_conform() {
 fn random_damage_does_not_panic() {
     for (name, case) in CASES {
         for seed in 0..400 {
-            let random = &mut Random(seed);
+            let random = &mut Random::new(seed);
             let (tree, dtype, expected) = case(random);
             let len = if random.one_in(8) { random.below(3000) } else { expected.len() };
             let damaged = tree.damaged(&mut |end| random.below(end));
