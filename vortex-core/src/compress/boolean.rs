@@ -22,7 +22,7 @@ pub(super) fn compress(cx: &Context, array: &BooleanArray) -> Result<WriteNode> 
     match Validity::from_nulls(array.nulls().cloned()) {
         Validity::AllNull if !array.is_empty() => constant::encode(&Value::Null),
         Validity::Bits(nulls) => {
-            let validity = validity(cx, &nulls)?;
+            let validity = bits(cx, nulls.inner())?;
             if cx.reads(Kind::Masked)
                 && let Some(node) = shorter(cx, &without_garbage(array.values(), &nulls))?
             {
@@ -34,12 +34,12 @@ pub(super) fn compress(cx: &Context, array: &BooleanArray) -> Result<WriteNode> 
     }
 }
 
-/// Compresses a validity.
+/// Compresses a validity, if some rows are null.
 ///
 /// # Errors
 /// If a child cannot be encoded.
-pub(super) fn validity(cx: &Context, nulls: &NullBuffer) -> Result<WriteNode> {
-    bits(cx, nulls.inner())
+pub(super) fn validity(cx: &Context, nulls: Option<&NullBuffer>) -> Result<Option<WriteNode>> {
+    nulls.filter(|nulls| nulls.null_count() > 0).map(|nulls| bits(cx, nulls.inner())).transpose()
 }
 
 fn bits(cx: &Context, bits: &BooleanBuffer) -> Result<WriteNode> {

@@ -12,9 +12,9 @@ use super::dictionary;
 use super::numbers::{Numbers, compress_as, compress_codes, without_garbage};
 use super::scheme::{Context, Kind, NODE_OVERHEAD, Plain, Scheme, choose};
 use super::text_dictionary::Folded;
-use super::{boolean, canonical, nested};
+use super::{boolean, canonical, one_value};
 use crate::dtype::{DType, PType};
-use crate::encodings::{constant, decimal, decimal_byte_parts, dict, masked};
+use crate::encodings::{decimal, decimal_byte_parts, dict};
 use crate::release::since;
 use crate::scalar::Value;
 use crate::wire::WriteNode;
@@ -120,18 +120,14 @@ fn wide<N: Unscaled>(
     is_uniform: bool,
 ) -> Result<WriteNode> {
     let first = nulls.map_or(Some(0), |nulls| nulls.valid_indices().next());
-    if let Some(value) = first.filter(|_| is_uniform).map(|row| Value::Decimal(values[row].into())) {
-        match nulls {
-            None => return constant::encode(&value),
-            Some(nulls) if cx.reads(Kind::Masked) => {
-                return Ok(masked::encode(constant::encode(&value)?, boolean::validity(cx, nulls)?));
-            }
-            Some(_) => {}
-        }
+    if let Some(row) = first.filter(|_| is_uniform)
+        && let Some(node) = one_value(cx, &Value::Decimal(values[row].into()), nulls)?
+    {
+        return Ok(node);
     }
     let column = Wide::new(values, nulls);
     let decoded = Plain { rows: values.len(), bytes: size_of_val(&**values) + column.hashes.null_bytes() };
-    let plain = || Ok(node(values.clone()).children(nested::validity(cx, nulls)?));
+    let plain = || Ok(node(values.clone()).children(boolean::validity(cx, nulls)?));
     choose(&[&Dictionary as &dyn Scheme<Wide<'_, N>>], &column, cx, decoded, plain)
 }
 

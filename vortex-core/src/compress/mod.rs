@@ -43,15 +43,16 @@ use std::fmt;
 use std::str::FromStr;
 
 use arrow::array::{Array as _, ArrayRef, AsArray as _};
+use arrow::buffer::NullBuffer;
 
 pub(crate) use self::canonical::canonical;
-use self::scheme::Context;
+use self::scheme::{Context, Kind};
 pub(crate) use self::string::LONG_VALUE;
 pub(crate) use self::text_dictionary::hash as text_hash;
 use crate::array::restore::restore;
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
-use crate::encodings::constant;
+use crate::encodings::{constant, masked};
 use crate::limits::Limits;
 use crate::release::since;
 use crate::scalar::Value;
@@ -151,6 +152,19 @@ fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<WriteNode> 
         DType::Extension(extension) => temporal::compress(cx, array, extension),
         _ => nested::compress(cx, array, dtype),
     }
+}
+
+/// Encodes a column whose valid rows all have one value; `None` if some rows are null, and the oldest reader does not
+/// support nulls beside the value. `nulls` is the validity, if some rows are null.
+fn one_value(cx: &Context, value: &Value, nulls: Option<&NullBuffer>) -> Result<Option<WriteNode>> {
+    if nulls.is_some() && !cx.reads(Kind::Masked) {
+        return Ok(None);
+    }
+    let node = constant::encode(value)?;
+    Ok(Some(match boolean::validity(cx, nulls)? {
+        None => node,
+        Some(validity) => masked::encode(node, validity),
+    }))
 }
 
 /// The value of an integer or float given by its bits.

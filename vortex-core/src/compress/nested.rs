@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use arrow::array::{Array as _, ArrayRef, AsArray as _};
-use arrow::buffer::NullBuffer;
 
+use super::boolean::validity;
 use super::canonical::{canonical, visible, visible_items};
+use super::compress as compress_child;
 use super::numbers::compress_positions;
 use super::scheme::{Context, Kind};
-use super::{boolean, compress as compress_child};
 use crate::array::{present, shown_items};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
@@ -72,12 +72,4 @@ fn positions(cx: &Context) -> Context {
 /// Converts offsets, which are not negative.
 fn unsigned(offsets: &[i32]) -> Vec<u32> {
     offsets.iter().map(|offset| offset.cast_unsigned()).collect()
-}
-
-/// The validity child, if some rows are null.
-///
-/// # Errors
-/// If a child cannot be encoded.
-pub(super) fn validity(cx: &Context, nulls: Option<&NullBuffer>) -> Result<Option<WriteNode>> {
-    nulls.filter(|nulls| nulls.null_count() > 0).map(|nulls| boolean::validity(cx, nulls)).transpose()
 }

@@ -7,10 +7,10 @@ use arrow::buffer::{NullBuffer, ScalarBuffer};
 
 use super::sample::{self, Sample};
 use super::scheme::{Context, Kind, Plain, Scheme, choose};
-use super::{boolean, float, integer, value_of};
+use super::{boolean, float, integer, one_value, value_of};
 use crate::array::values_of;
 use crate::dtype::PType;
-use crate::encodings::{constant, masked, primitive};
+use crate::encodings::{constant, primitive};
 use crate::kernels::simd::{Vectorized, vectorized};
 use crate::kernels::{Word, match_word};
 use crate::release::since;
@@ -114,7 +114,7 @@ impl<W: Word> Numbers<W> {
     /// # Errors
     /// As [`compress_words`].
     pub(super) fn validity(&self, cx: &Context) -> Result<Option<WriteNode>> {
-        self.nulls.as_ref().map(|nulls| boolean::validity(cx, nulls)).transpose()
+        boolean::validity(cx, self.nulls.as_ref())
     }
 }
 
@@ -201,14 +201,12 @@ pub(super) fn compress_words<W: Word>(
 
 /// Encodes a column whose valid rows are all equal.
 fn uniform<W: Word>(cx: &Context, numbers: &Numbers<W>) -> Result<WriteNode> {
-    let value = constant::encode(&numbers.value(numbers.min))?;
-    match numbers.validity(cx)? {
-        None => Ok(value),
-        Some(validity) if cx.reads(Kind::Masked) => Ok(masked::encode(value, validity)),
-        Some(validity) if numbers.ptype.is_float() => {
-            Ok(primitive::encode(numbers.values.clone(), Some(validity)))
+    match one_value(cx, &numbers.value(numbers.min), numbers.nulls.as_ref())? {
+        Some(node) => Ok(node),
+        None if numbers.ptype.is_float() => {
+            Ok(primitive::encode(numbers.values.clone(), numbers.validity(cx)?))
         }
-        Some(validity) => integer::without_bits(numbers, Some(validity)),
+        None => integer::without_bits(numbers, numbers.validity(cx)?),
     }
 }
 

@@ -6,7 +6,6 @@ use std::collections::HashSet;
 use arrow::array::{Array as _, BinaryViewArray};
 use arrow::buffer::NullBuffer;
 
-use super::boolean;
 use super::fsst::Fsst;
 use super::numbers::{bits, compress_positions};
 use super::onpair::OnPair;
@@ -14,8 +13,9 @@ use super::sample::{self, Sample};
 use super::scheme::{Context, Kind, Plain, Scheme, choose};
 use super::text_dictionary::{self, TextDictionary};
 use super::text_zstd::Zstd;
+use super::{boolean, one_value};
 use crate::dtype::DType;
-use crate::encodings::{constant, masked, varbin, varbin_view};
+use crate::encodings::{varbin, varbin_view};
 use crate::kernels::views::{MAX_INLINE, VIEW_BYTES};
 use crate::scalar::Value;
 use crate::wire::WriteNode;
@@ -101,7 +101,7 @@ impl<'a> Strings<'a> {
     /// # Errors
     /// If a child cannot be encoded.
     pub(super) fn validity(&self, cx: &Context) -> Result<Option<WriteNode>> {
-        self.nulls.map(|nulls| boolean::validity(cx, nulls)).transpose()
+        boolean::validity(cx, self.nulls)
     }
 
     /// Whether there are many bytes, most of which rows share with other rows.
@@ -213,12 +213,7 @@ fn uniform(cx: &Context, strings: &Strings<'_>) -> Result<Option<WriteNode>> {
     if value.len() >= LONG_VALUE && cx.allows(Kind::Dictionary) {
         return text_dictionary::encode(strings, cx, 1);
     }
-    let node = constant::encode(&strings.value(value)?)?;
-    match strings.validity(cx)? {
-        None => Ok(Some(node)),
-        Some(validity) if cx.reads(Kind::Masked) => Ok(Some(masked::encode(node, validity))),
-        Some(_) => Ok(None),
-    }
+    one_value(cx, &strings.value(value)?, strings.nulls)
 }
 
 /// Concatenated bytes, split by offsets.
