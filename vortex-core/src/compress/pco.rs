@@ -1,6 +1,7 @@
 //! Compressing numbers with pco: statistics of low and high bits, differences, and an entropy coder.
 
 use super::numbers::Numbers;
+use super::sample;
 use super::scheme::{Context, Kind, Scheme};
 use crate::encodings::pco;
 use crate::kernels::Word;
@@ -34,12 +35,13 @@ impl<W: Word> Scheme<Numbers<W>> for Pco {
             // Hard to estimate without trying: some numbers shrink to nothing.
             return Some(0);
         }
-        // Adjacent rows are representative, unlike rows far apart.
-        let tried = (numbers.len() / 8).clamp(TRIED.0, TRIED.1).min(numbers.len());
-        let start = (numbers.len() - tried) / 2;
-        let values = numbers.values.slice(start, tried).into_inner();
+        let tried = sample::middle(numbers.len(), (numbers.len() / 8).clamp(TRIED.0, TRIED.1));
+        let values = numbers.values.slice(tried.start, tried.len()).into_inner();
         let node = pco::encode(numbers.ptype, &values, level(cx), None, None).ok()?;
-        Some((node.byte_len() as f64 * numbers.len() as f64 / tried as f64) as usize + numbers.null_bytes())
+        Some(
+            (node.byte_len() as f64 * numbers.len() as f64 / tried.len() as f64) as usize
+                + numbers.null_bytes(),
+        )
     }
 
     fn encode(&self, numbers: &Numbers<W>, cx: &Context) -> Result<Option<WriteNode>> {

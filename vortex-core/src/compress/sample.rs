@@ -25,6 +25,14 @@ pub(super) fn runs(len: usize, run: usize) -> impl Iterator<Item = Range<usize>>
     })
 }
 
+/// At most `count` rows from the middle of `len` rows, to be compressed for an estimate: adjacent rows are representative,
+/// unlike rows far apart.
+pub(super) fn middle(len: usize, count: usize) -> Range<usize> {
+    let count = count.min(len);
+    let start = (len - count) / 2;
+    start..start + count
+}
+
 /// The sorted numbers of a sample, and estimates for all `rows` of a column.
 #[derive(Debug)]
 pub(super) struct Sample {

@@ -1,6 +1,7 @@
 //! Compressing numbers with Zstandard: it finds distant repetitions, which no other scheme here does.
 
 use super::numbers::Numbers;
+use super::sample;
 use super::scheme::{Context, Kind, NODE_OVERHEAD, Plain, Scheme};
 use crate::encodings::zstd;
 use crate::kernels::Word;
@@ -50,11 +51,9 @@ impl<W: Word> Scheme<Numbers<W>> for Zstd {
         if numbers.len() < least_rows(cx) {
             return None;
         }
-        // Adjacent rows are representative, unlike rows far apart.
-        let tried = numbers.len().min(TRIED);
-        let values = numbers.values.slice((numbers.len() - tried) / 2, tried);
-        let bytes = zstd::byte_len(&values, QUICK).ok()?;
-        let whole = (bytes as f64 * numbers.len() as f64 / tried as f64) as usize;
+        let tried = sample::middle(numbers.len(), TRIED);
+        let bytes = zstd::byte_len(&numbers.values[tried.clone()], QUICK).ok()?;
+        let whole = (bytes as f64 * numbers.len() as f64 / tried.len() as f64) as usize;
         Some(whole + numbers.null_bytes() + NODE_OVERHEAD)
     }
 
@@ -77,14 +76,13 @@ pub(super) fn code_cost(rows: usize, of: impl Fn(usize) -> u64, cx: &Context) ->
     if rows < least_rows(cx) {
         return None;
     }
-    let tried = rows.min(TRIED);
-    let start = (rows - tried) / 2;
+    let tried = sample::middle(rows, TRIED);
     // It does not matter much if some values share a byte.
-    let codes: Vec<u8> = (start..start + tried).map(|row| fold(of(row))).collect();
+    let codes: Vec<u8> = tried.map(|row| fold(of(row))).collect();
     let bytes = zstd::byte_len(&codes, QUICK).ok()?;
     Some(cx.cost(
         Kind::ZstdNumbers,
-        (bytes as f64 * rows as f64 / tried as f64) as usize,
+        (bytes as f64 * rows as f64 / codes.len() as f64) as usize,
         Plain { rows, bytes: rows },
     ))
 }
