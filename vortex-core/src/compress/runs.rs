@@ -1,4 +1,4 @@
-//! Runs of equal rows, for numbers and booleans.
+//! Runs of equal numbers.
 
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 
