@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion_common::Result;
-use vortex_core::Scalar;
 use vortex_core::file::{Footer, SegmentId};
 use vortex_core::layout::LayoutRef;
+use vortex_core::scalar::Scalar;
 use vortex_core::stats::{FieldStats, Precision};
 
 use super::table::Column;

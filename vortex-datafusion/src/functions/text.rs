@@ -5,8 +5,9 @@ use std::fmt::Display;
 use arrow::array::{Array as _, ArrayRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion_common::{Result, resources_err};
+use vortex_core::Excerpt;
 use vortex_core::dtype::arrow::data_type;
-use vortex_core::{Excerpt, Scalar};
+use vortex_core::scalar::Scalar;
 
 /// Maximum number of bytes of text in the rows of one file. A small file may refer to long names, types and zone tables any
 /// number of times.
