@@ -230,6 +230,52 @@ fn rows_are_sorted_and_cut_into_parts() {
 }
 
 #[test]
+fn parts_have_about_the_size_asked_for_in_parquet_too() {
+    let folder = TempDir::new().unwrap();
+    let source = path(&folder, "numbers.vortex");
+    let rows = "SELECT value AS a, value * 7919 % 1000003 AS b FROM generate_series(1, 400000)";
+    ok(&["sql", "-c", &format!("COPY ({rows}) TO '{source}'")]);
+    let parts = path(&folder, "parts/");
+    ok(&["convert", "--target-file-size", "1m", "--to", "parquet", &source, &parts]);
+    let sizes: Vec<u64> = names(&parts)
+        .iter()
+        .map(|name| folder.path().join("parts").join(name).metadata().unwrap().len())
+        .collect();
+    assert!(sizes.len() > 2 && sizes.iter().all(|size| *size < 2 << 20), "{sizes:?}");
+    let counted =
+        ok(&["sql", "--format", "csv", "-c", &format!("SELECT count(*) AS n, sum(b) AS s FROM '{parts}'")]);
+    assert_eq!(
+        counted,
+        ok(&["sql", "--format", "csv", "-c", &format!("SELECT count(*) AS n, sum(b) AS s FROM '{source}'")])
+    );
+}
+
+#[test]
+fn the_extension_tells_streams_of_arrow_from_files() {
+    let folder = TempDir::new().unwrap();
+    let source = golden("0.91.0/tpch_orders.vortex");
+    for (name, is_file) in [("a.arrow", true), ("a.arrows", false), ("a.feather", true)] {
+        let to = path(&folder, name);
+        ok(&["convert", &source, &to]);
+        assert_eq!(fs::read(&to).unwrap().starts_with(b"ARROW1"), is_file, "{name}");
+        assert!(ok(&["sql", "-c", &format!("SELECT count(*) FROM '{to}'")]).contains("| 1500 "), "{name}");
+    }
+}
+
+#[test]
+fn files_of_a_folder_keep_what_is_no_extension_of_a_format() {
+    let folder = TempDir::new().unwrap();
+    let logs = folder.path().join("logs");
+    fs::create_dir(&logs).unwrap();
+    for number in 1..3 {
+        fs::write(logs.join(format!("app.log.{number}")), format!("{{\"a\":{number}}}\n")).unwrap();
+    }
+    let out = path(&folder, "out/");
+    ok(&["convert", "--from", "json", &path(&folder, "logs/"), &out]);
+    assert_eq!(names(&out), ["app.log.1.vortex", "app.log.2.vortex"]);
+}
+
+#[test]
 fn a_broken_input_leaves_no_output() {
     let folder = TempDir::new().unwrap();
     let source = golden("0.91.0/tpch_orders.vortex");

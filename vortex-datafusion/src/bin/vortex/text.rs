@@ -1,11 +1,33 @@
 //! Formatting of numbers, names and values for people.
 
-use arrow::array::{Array, make_array};
+use arrow::array::{Array, RecordBatch, make_array};
 use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
+use crate::failure::{Failure, Outcome};
+
 /// What Arrow shows of a duration that is too long for it, instead of an error.
 pub(crate) const INVALID: &str = "<invalid>";
+
+/// Refuses durations that Arrow writes to CSV as `<invalid>`.
+pub(crate) fn check_durations(batch: &RecordBatch) -> Outcome {
+    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+        if !matches!(field.data_type(), DataType::Duration(_)) {
+            continue;
+        }
+        let formatter = ArrayFormatter::try_new(column, &FormatOptions::new())?;
+        let is_invalid = |row: &usize| column.is_valid(*row) && formatter.value(*row).to_string() == INVALID;
+        if let Some(row) = (0..column.len()).find(is_invalid) {
+            return Err(Failure::error(format!(
+                "column `{}`: {} is no {} that CSV can hold; leave the column out, or cast it in SQL",
+                field.name(),
+                whole_number(column, row).unwrap_or_default(),
+                field.data_type()
+            )));
+        }
+    }
+    Ok(())
+}
 
 /// A number with separators between thousands.
 pub(crate) fn count(number: u64) -> String {

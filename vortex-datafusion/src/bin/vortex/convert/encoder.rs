@@ -11,12 +11,11 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
-use super::writer_types::{
-    LEAVE_OUT, as_plain, check_durations, flat_columns_only, plain_schema, storable_columns_only,
-};
+use super::writer_types::{LEAVE_OUT, as_plain, flat_columns_only, plain_schema, storable_columns_only};
 use crate::failure::{Failure, Outcome};
 use crate::formats::Format;
 use crate::json::JsonRows;
+use crate::text::check_durations;
 
 /// Parquet row groups are buffered until they have about this many bytes, or this many rows.
 const ROW_GROUP_BYTES: usize = 64 << 20;
@@ -97,6 +96,14 @@ impl<W: Write + Send> Encoder<W> {
         Ok(())
     }
 
+    /// About the bytes that are still in memory and take some in the file.
+    pub(super) fn pending_bytes(&self) -> u64 {
+        match self {
+            Self::Parquet(writer, _) => writer.in_progress_size() as u64,
+            Self::ArrowFile(..) | Self::ArrowStream(_) | Self::Csv(_) | Self::Json(..) => 0,
+        }
+    }
+
     /// Writes the end of the format, and all buffered data.
     pub(super) fn finish(self) -> Outcome {
         let mut out = match self {
@@ -136,6 +143,30 @@ mod tests {
             parquet::arrow::arrow_reader::ParquetRecordBatchReader::try_new(bytes::Bytes::from(file), 10);
         let read = read.unwrap().next().unwrap().unwrap();
         assert_eq!((read.num_rows(), read.column(0).null_count()), (3, 1));
+    }
+
+    #[test]
+    fn dictionaries_in_parquet_may_have_more_values_than_the_keys_of_a_batch() {
+        // 128 values are too many for readers, too.
+        let batch = |words: std::ops::Range<usize>| {
+            let words: Vec<String> = words.map(|word| format!("word {word}")).collect();
+            let words: DictionaryArray<Int8Type> = words.iter().map(String::as_str).collect();
+            RecordBatch::try_from_iter([("a", Arc::new(words) as _)]).unwrap()
+        };
+        let mut file = Vec::new();
+        let mut encoder = Encoder::file(Format::Parquet, &batch(0..1).schema(), &mut file).unwrap();
+        for words in [0..128, 100..220] {
+            encoder.write(&batch(words)).unwrap();
+        }
+        encoder.finish().unwrap();
+        let read =
+            parquet::arrow::arrow_reader::ParquetRecordBatchReader::try_new(bytes::Bytes::from(file), 10);
+        let words = read.unwrap().map(|batch| cast(batch.unwrap().column(0), &DataType::Utf8).unwrap());
+        let words = words.flat_map(|words| {
+            words.as_string::<i32>().iter().map(|word| word.unwrap().to_owned()).collect::<Vec<_>>()
+        });
+        let expected = (0..128).chain(100..220).map(|word| format!("word {word}"));
+        assert_eq!(words.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
     }
 
     #[test]

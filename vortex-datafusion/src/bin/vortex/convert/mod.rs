@@ -284,7 +284,7 @@ fn jobs(arguments: &Arguments, output: &Path, files: Vec<Found>) -> Outcome<Vec<
     let mut taken: HashMap<PathBuf, String> = HashMap::new();
     let mut jobs = Vec::with_capacity(files.len());
     for file in &files {
-        let path = output.join(&file.relative).with_extension(format.extension());
+        let path = renamed(&output.join(&file.relative), format);
         if let Some(other) = taken.insert(path.clone(), file.name.clone()) {
             return Err(Failure::Usage(format!(
                 "{other} and {} would both become {}",
@@ -366,4 +366,12 @@ fn progress(rows: Option<u64>) -> ProgressBar {
     };
     let style = ProgressStyle::with_template(template);
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// The path with the extension of a format, in place of that of another format.
+fn renamed(path: &Path, format: Format) -> PathBuf {
+    match Format::of_path(path) {
+        Some(_) => path.with_extension(format.extension()),
+        None => path.with_added_extension(format.extension()),
+    }
 }

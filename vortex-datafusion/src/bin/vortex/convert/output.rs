@@ -61,8 +61,8 @@ impl Output {
                 let out = BufWriter::with_capacity(64 << 10, std::io::stdout());
                 Ok(Self::Stdout(Encoder::stream(format, &form.schema, out)?))
             }
-            (_, Destination::File(path)) => Self::file(form, Partial::create(path)?),
-            (_, Destination::NewFile(path)) => Self::file(form, Partial::create_new(path)?),
+            (_, Destination::File(path)) => Self::file(form, path, Partial::create(path)?),
+            (_, Destination::NewFile(path)) => Self::file(form, path, Partial::create_new(path)?),
         }
     }
 
@@ -71,11 +71,16 @@ impl Output {
         Ok(Self::Vortex(Box::new(writer), form.order.clone()))
     }
 
-    fn file(form: &Form, partial: Partial) -> Outcome<Self> {
+    fn file(form: &Form, path: &Path, partial: Partial) -> Outcome<Self> {
         let written = Arc::<AtomicU64>::default();
         let out = BufWriter::with_capacity(1 << 20, partial.file()?);
         let out = Counting { out, written: Arc::clone(&written) };
-        Ok(Self::File { encoder: Encoder::file(form.format, &form.schema, out)?, partial, written })
+        // The extension of streams, which some readers go by.
+        let encoder = match path.extension().is_some_and(|extension| extension == "arrows") {
+            true => Encoder::stream(form.format, &form.schema, out)?,
+            false => Encoder::file(form.format, &form.schema, out)?,
+        };
+        Ok(Self::File { encoder, partial, written })
     }
 
     /// Writes a batch.
@@ -92,12 +97,13 @@ impl Output {
         }
     }
 
-    /// Whether the file has about this many bytes. Of formats other than Vortex, data that is still in memory
-    /// does not count.
+    /// Whether the file would have about this many bytes if it ended now.
     async fn reaches(&mut self, bytes: u64) -> Outcome<bool> {
         Ok(match self {
             Self::Vortex(writer, _) => writer.reaches(bytes).await?,
-            Self::File { written, .. } => written.load(Ordering::Relaxed) >= bytes,
+            Self::File { written, encoder, .. } => {
+                written.load(Ordering::Relaxed) + encoder.pending_bytes() >= bytes
+            }
             Self::Stdout(_) => false,
         })
     }

@@ -9,7 +9,7 @@ use object_store::{ObjectMeta, ObjectStore};
 use vortex_core::VortexFile;
 use vortex_core::file::Footer;
 use vortex_core::io::ObjectFile;
-use vortex_core::scan::ScanBuilder;
+use vortex_core::scan::{BatchStream, ScanBuilder};
 use vortex_datafusion::recorded_order;
 
 use super::find::Found;
@@ -19,6 +19,8 @@ use crate::stores::Stores;
 
 /// Number of descriptions read at the same time.
 const READS: usize = 16;
+/// Bytes of descriptions that are kept until the rows of their files are read. Those of further files are read again.
+const MAX_KEPT: usize = 64 << 20;
 
 /// A file whose description has been read. It is opened again for its rows: there may be more files than a
 /// process can have open.
@@ -26,13 +28,15 @@ struct Described {
     name: String,
     store: Arc<dyn ObjectStore>,
     meta: ObjectMeta,
-    footer: Arc<Footer>,
+    /// Its description, unless those of other files take too much memory.
+    footer: Option<Arc<Footer>>,
+    row_count: u64,
     /// Number of rows to read.
     limit: u64,
 }
 
 impl Described {
-    async fn read(stores: &Stores, found: Found) -> Outcome<Self> {
+    async fn read(stores: &Stores, found: Found) -> Outcome<(Self, Arc<Footer>)> {
         let read = async {
             let store = stores.get_store(found.url.as_ref())?;
             let object = ObjectFile::new(Arc::clone(&store), found.meta.clone());
@@ -40,18 +44,28 @@ impl Described {
             Ok::<_, Failure>((store, Arc::clone(file.footer())))
         };
         let (store, footer) = read.await.map_err(|failure| Failure::at(&found.name, failure))?;
-        let limit = footer.row_count();
-        Ok(Self { name: found.name, store, meta: found.meta, footer, limit })
+        let row_count = footer.row_count();
+        let this =
+            Self { name: found.name, store, meta: found.meta, footer: None, row_count, limit: row_count };
+        Ok((this, footer))
     }
 
-    fn scan(&self, columns: Option<&[String]>) -> ScanBuilder {
-        let object = ObjectFile::new(Arc::clone(&self.store), self.meta.clone());
-        let scan = VortexFile::from_footer(Arc::new(object), Arc::clone(&self.footer)).scan();
-        let scan = match columns {
-            Some(names) => scan.with_projection(names.iter().map(String::as_str)),
-            None => scan,
+    async fn stream(&self, columns: Option<&[String]>) -> Outcome<BatchStream> {
+        let scan = async { Ok::<_, Failure>(self.scan(columns).await?.into_stream()?) };
+        scan.await.map_err(|failure| Failure::at(&self.name, failure))
+    }
+
+    async fn scan(&self, columns: Option<&[String]>) -> Outcome<ScanBuilder> {
+        let object = Arc::new(ObjectFile::new(Arc::clone(&self.store), self.meta.clone()));
+        let file = match &self.footer {
+            Some(footer) => VortexFile::from_footer(object, Arc::clone(footer)),
+            None => VortexFile::open(object).await?,
         };
-        if self.limit < self.footer.row_count() { scan.with_limit(self.limit) } else { scan }
+        let scan = match columns {
+            Some(names) => file.scan().with_projection(names.iter().map(String::as_str)),
+            None => file.scan(),
+        };
+        Ok(if self.limit < self.row_count { scan.with_limit(self.limit) } else { scan })
     }
 }
 
@@ -60,11 +74,12 @@ pub(super) async fn scanned(stores: &Stores, files: &[Found], wanted: &Wanted<'_
     let mut schema: Option<SchemaRef> = None;
     let mut left = wanted.limit.unwrap_or(u64::MAX);
     let mut count = 0u64;
+    let mut kept = 0;
     let mut described: Vec<Described> = Vec::with_capacity(files.len());
     let reads = stream::iter(files.to_vec()).map(|found| Described::read(stores, found));
     let mut reads = reads.buffered(READS);
-    while let Some(mut file) = reads.try_next().await? {
-        let own = file.footer.schema().map_err(|error| Failure::at(&file.name, error))?;
+    while let Some((mut file, footer)) = reads.try_next().await? {
+        let own = footer.schema().map_err(|error| Failure::at(&file.name, error))?;
         if *schema.get_or_insert_with(|| Arc::clone(&own)) != own {
             return Ok(None);
         }
@@ -73,21 +88,30 @@ pub(super) async fn scanned(stores: &Stores, files: &[Found], wanted: &Wanted<'_
         count = count.saturating_add(file.limit);
         // The schema of every file counts, but not all of them have rows to read.
         if file.limit > 0 || described.is_empty() {
+            let bytes = footer.memory_size();
+            if described.is_empty() || bytes <= MAX_KEPT - kept {
+                kept = MAX_KEPT.min(kept + bytes);
+                file.footer = Some(footer);
+            }
             described.push(file);
         }
     }
     let Some(first) = described.first() else { return Ok(None) };
-    let projected = first.scan(wanted.columns).into_stream();
-    let projected = projected.map_err(|error| Failure::at(&first.name, error))?;
+    let projected = first.stream(wanted.columns).await?;
     let schema = Arc::clone(projected.schema());
     // Several files may be in order each, but not together.
-    let order = if files.len() == 1 { recorded_order(&first.footer, &schema) } else { None };
+    let order = match (files, &first.footer) {
+        ([_], Some(footer)) => recorded_order(footer, &schema),
+        _ => None,
+    };
     let columns = wanted.columns.map(<[String]>::to_vec);
     // A scan starts when the preceding one has ended.
-    let batches = stream::iter(described).map(move |file| {
-        let scan = file.scan(columns.as_deref());
-        let batches = scan.into_stream().map_err(|error| Failure::at(&file.name, error))?;
-        Ok::<_, Failure>(batches.map_err(move |error| Failure::at(&file.name, error)))
+    let batches = stream::iter(described).then(move |file| {
+        let columns = columns.clone();
+        async move {
+            let batches = file.stream(columns.as_deref()).await?;
+            Ok::<_, Failure>(batches.map_err(move |error| Failure::at(&file.name, error)))
+        }
     });
     let batches = batches.try_flatten().boxed();
     Ok(Some(Rows { schema, count: Some(count), order, batches }))

@@ -8,11 +8,9 @@ use arrow::datatypes::{
     DataType, Date32Type, Date64Type, FieldRef, IntervalUnit, Schema, SchemaRef, Time32MillisecondType,
     Time32SecondType, TimeUnit, TimestampMillisecondType, TimestampSecondType,
 };
-use arrow::util::display::{ArrayFormatter, FormatOptions};
 
 use crate::failure::{Failure, Outcome};
 use crate::formats::Format;
-use crate::text::{INVALID, whole_number};
 
 /// The end of messages about columns that a format cannot hold.
 pub(super) const LEAVE_OUT: &str = "leave it out with --columns";
@@ -31,7 +29,9 @@ fn unpacked(array: &ArrayRef, to: &DataType) -> Outcome<ArrayRef> {
     if array.data_type() == to {
         return Ok(Arc::clone(array));
     }
-    if let Some(dictionary) = array.as_any_dictionary_opt() {
+    if let Some(dictionary) = array.as_any_dictionary_opt()
+        && !matches!(to, DataType::Dictionary(..))
+    {
         return Ok(take(&unpacked(dictionary.values(), to)?, dictionary.keys(), None)?);
     }
     let types: Vec<&DataType> = match to {
@@ -99,6 +99,11 @@ fn plain_type(data_type: &DataType, format: Format) -> DataType {
     let is_parquet = format == Format::Parquet;
     match data_type {
         DataType::Dictionary(_, values) if !(is_parquet && has_offsets(values)) => plain_type(values, format),
+        // Readers of Parquet refuse a dictionary of as many values as keys of 8 or 16 bits can tell apart, and each batch
+        // may bring values of its own.
+        DataType::Dictionary(keys, values) if keys.primitive_width().is_some_and(|bytes| bytes < 4) => {
+            DataType::Dictionary(Box::new(DataType::Int32), values.clone())
+        }
         DataType::Timestamp(TimeUnit::Second, zone) if is_parquet => {
             DataType::Timestamp(TimeUnit::Millisecond, zone.clone())
         }
@@ -139,26 +144,6 @@ pub(super) fn storable_columns_only(schema: &SchemaRef) -> Outcome {
             "column `{}` {what}, which Parquet cannot hold; {LEAVE_OUT}",
             field.name()
         )));
-    }
-    Ok(())
-}
-
-/// Refuses durations that Arrow writes as `<invalid>`.
-pub(super) fn check_durations(batch: &RecordBatch) -> Outcome {
-    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
-        if !matches!(field.data_type(), DataType::Duration(_)) {
-            continue;
-        }
-        let formatter = ArrayFormatter::try_new(column, &FormatOptions::new())?;
-        let is_invalid = |row: &usize| column.is_valid(*row) && formatter.value(*row).to_string() == INVALID;
-        if let Some(row) = (0..column.len()).find(is_invalid) {
-            return Err(Failure::error(format!(
-                "column `{}`: {} is no {} that CSV can hold; {LEAVE_OUT}",
-                field.name(),
-                whole_number(column, row).unwrap_or_default(),
-                field.data_type()
-            )));
-        }
     }
     Ok(())
 }

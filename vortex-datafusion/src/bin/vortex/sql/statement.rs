@@ -39,7 +39,7 @@ use super::session::Session;
 use crate::failure::{Failure, Outcome};
 use crate::json::JsonRows;
 use crate::min_reader::MinReader;
-use crate::text::{counted, visible};
+use crate::text::{check_durations, counted, visible};
 
 /// The error that something was not run, since nobody reads the output of what was run before.
 pub(super) fn not_run(what: &str) -> Failure {
@@ -170,6 +170,7 @@ impl Session {
                 })?;
                 out.flush()?;
             } else if print.format != PrintFormat::Table {
+                check_durations(&batch)?;
                 let (schema, all) = (Arc::clone(&schema), MaxRows::Unlimited);
                 print.format.print_batches(&mut stdout().lock(), schema, &[batch], all, is_first, &format)?;
             } else if kept_rows <= shown {
