@@ -120,7 +120,7 @@ pub(crate) fn one_more(rows: usize) -> Result<usize> {
     rows.checked_add(1).ok_or_else(|| Error::limit(format!("{rows} rows with offsets")))
 }
 
-/// Decodes offsets, which must not decrease or exceed `end`. There is [`one_more`] of them than rows.
+/// Decodes offsets, which must not decrease or exceed `end`. There are [`one_more`] of them than rows.
 pub(crate) fn decode_offsets(child: &EncodedRef, what: &str, end: usize) -> Result<Vec<usize>> {
     let ptype = child.dtype().ptype()?;
     child.limits().decoded_bytes(child.len(), size_of::<usize>())?;

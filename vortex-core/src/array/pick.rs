@@ -10,6 +10,7 @@ use crate::mask::Mask;
 
 /// The rows of an array to keep, and their order, to keep the same ones of several arrays.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub enum Pick<'a> {
     /// As [`EncodedArray::slice`](super::EncodedArray::slice).
     Slice(&'a Range<usize>),

@@ -318,10 +318,30 @@ impl Located<'_> {
         bits: &BooleanBuffer,
         of_patches: impl Iterator<Item = bool>,
     ) -> BooleanBuffer {
-        let mut overwritten = BooleanBufferBuilder::new(bits.len());
-        overwritten.append_buffer(bits);
-        self.rows().zip(of_patches).for_each(|(row, bit)| overwritten.set_bit(row, bit));
-        overwritten.finish()
+        let mut all = BooleanBufferBuilder::new(bits.len());
+        all.append_buffer(bits);
+        self.overwritten(all, of_patches)
+    }
+
+    /// `len` equal bits, except in patched rows, which have those of their patches.
+    pub(crate) fn spread(
+        &self,
+        len: usize,
+        fill: bool,
+        of_patches: impl Iterator<Item = bool>,
+    ) -> BooleanBuffer {
+        let mut all = BooleanBufferBuilder::new(len);
+        all.append_n(len, fill);
+        self.overwritten(all, of_patches)
+    }
+
+    fn overwritten(
+        &self,
+        mut all: BooleanBufferBuilder,
+        of_patches: impl Iterator<Item = bool>,
+    ) -> BooleanBuffer {
+        self.rows().zip(of_patches).for_each(|(row, bit)| all.set_bit(row, bit));
+        all.finish()
     }
 
     /// The number of the patch of a row, if it is patched.

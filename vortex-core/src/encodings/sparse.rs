@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array as _, AsArray as _, BooleanArray, UInt32Array};
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
+use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType};
 
 use super::Encoding;
@@ -114,12 +114,6 @@ impl SparseArray {
     }
 }
 
-/// `len` equal bits, except in patched rows, which have their own.
-fn spread(located: &Located<'_>, len: usize, fill: bool, bits: impl Iterator<Item = bool>) -> BooleanBuffer {
-    let fill = if fill { BooleanBuffer::new_set(len) } else { BooleanBuffer::new_unset(len) };
-    located.overwrite(&fill, bits)
-}
-
 /// The validity of all rows, given that of the patches and whether all other rows are null.
 fn spread_nulls(
     located: &Located<'_>,
@@ -130,8 +124,8 @@ fn spread_nulls(
     let patches = patches.filter(|nulls| nulls.null_count() > 0);
     let valid = match (patches, fill_is_null) {
         (None, false) => return None,
-        (None, true) => spread(located, len, false, std::iter::repeat(true)),
-        (Some(nulls), _) => spread(located, len, !fill_is_null, nulls.iter()),
+        (None, true) => located.spread(len, false, std::iter::repeat(true)),
+        (Some(nulls), _) => located.spread(len, !fill_is_null, nulls.iter()),
     };
     Some(NullBuffer::new(valid))
 }
@@ -167,7 +161,7 @@ impl EncodedArray for SparseArray {
         if let (Some(patches), Some(filled)) = (values.as_boolean_opt(), fill.as_boolean_opt()) {
             self.limits.decoded_bytes(self.len, 1)?;
             let nulls = spread_nulls(&located, self.len, values.nulls(), fill.is_null(0));
-            let bits = spread(&located, self.len, filled.value(0), patches.values().iter());
+            let bits = located.spread(self.len, filled.value(0), patches.values().iter());
             return Ok(Arc::new(BooleanArray::new(bits, nulls)));
         }
         match_width!(to.primitive_width(), |N| {
@@ -207,7 +201,7 @@ impl EncodedArray for SparseArray {
         let located = self.patches.locate()?;
         let patches = located.values.matches(predicate)?;
         let fill = predicate.evaluate_scalar(&self.fill)?;
-        let bits = spread(&located, self.len, fill == Some(true), patches.values().iter());
+        let bits = located.spread(self.len, fill == Some(true), patches.values().iter());
         let nulls = spread_nulls(&located, self.len, patches.nulls(), fill.is_none());
         Ok(BooleanArray::new(bits, nulls))
     }

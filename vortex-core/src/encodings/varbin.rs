@@ -110,7 +110,7 @@ impl VarBinArray {
 }
 
 impl VarBinArray {
-    fn choose(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
         let places = Places::of(&self.offsets, "offsets", pick, self.bytes.len())?;
         let (bytes, ends) = places.gather(self.bytes.as_slice(), 0, &self.limits)?;
         Ok(Arc::new(Self {
@@ -173,14 +173,14 @@ impl EncodedArray for VarBinArray {
     fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         match mask.true_count().saturating_mul(MIN_PER_CHOSEN) > self.len {
             true => self.decode_natural()?.filter(mask),
-            false => self.choose(Pick::Filter(mask)),
+            false => self.pick(Pick::Filter(mask)),
         }
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         match indices.len().saturating_mul(MIN_PER_CHOSEN) > self.len {
             true => self.decode_natural()?.take(indices),
-            false => self.choose(Pick::Take(indices)),
+            false => self.pick(Pick::Take(indices)),
         }
     }
 }

@@ -30,8 +30,8 @@ use super::{ReadAt, bytes_at_hand, cause, kept_bytes};
 use crate::metrics::ScanMetrics;
 use crate::{Error, Result};
 
-/// Maximum number of attempts of a read that the store throttles, and the pause before the second
-/// attempt.
+/// Maximum number of attempts in a row without progress of a read that the store throttles, and the pause before the
+/// second one.
 const MAX_ATTEMPTS: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 

@@ -111,6 +111,22 @@ impl Layout for ChunkedLayout {
         Ok(Some(Arc::new(ChunkedLayout::try_new(dtype, fields)?)))
     }
 
+    fn nulls(&self) -> Result<Option<LayoutRef>> {
+        let mut nulls = Vec::with_capacity(self.chunks.len());
+        for chunk in &self.chunks {
+            match chunk.nulls()? {
+                Some(chunk) => nulls.push(chunk),
+                None => return Ok(None),
+            }
+        }
+        let Some(dtype) = nulls.first().map(|first| first.dtype().clone()) else { return Ok(None) };
+        // Some chunks of nullable structs may lack a validity, in files of some releases.
+        if nulls.iter().any(|chunk| *chunk.dtype() != dtype) {
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(ChunkedLayout::try_new(dtype, nulls)?)))
+    }
+
     fn dictionary_values(&self) -> Option<u64> {
         self.chunks.iter().try_fold(0u64, |all, chunk| all.checked_add(chunk.dictionary_values()?))
     }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, len_of};
-use crate::array::EncodedRef;
+use crate::array::{EncodedRef, integer_type};
 use crate::budget::Reservation;
 use crate::dtype::{DType, PType};
 use crate::encodings::chunked::chunked;
@@ -49,10 +49,7 @@ impl LayoutKind for Dict {
     fn load(&self, node: &LayoutNode) -> Result<LayoutRef> {
         node.expect_children(2)?;
         let metadata = node.message::<Metadata>()?;
-        let ptype = PType::try_from_number(metadata.codes_ptype.into())?;
-        if !ptype.is_integer() {
-            return Err(Error::corrupt(format!("dictionary codes of type {ptype}")));
-        }
+        let codes = integer_type(metadata.codes_ptype, "dictionary codes")?;
         let nullable = metadata.is_nullable_codes.unwrap_or_else(|| node.dtype().is_nullable());
         if nullable && !node.dtype().is_nullable() {
             return Err(Error::corrupt("nullable codes of a non-nullable column"));
@@ -67,7 +64,7 @@ impl LayoutKind for Dict {
         Ok(Arc::new(DictLayout {
             dtype: node.dtype().clone(),
             values: values.load()?,
-            codes: node.load_child(1, &DType::Primitive(ptype, nullable), node.row_count())?,
+            codes: node.load_child(1, &codes.with_nullable(nullable), node.row_count())?,
         }))
     }
 }

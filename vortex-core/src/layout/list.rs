@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, nulls};
-use crate::array::{EncodedRef, decode_offsets};
-use crate::dtype::{DType, PType};
+use crate::array::{EncodedRef, decode_offsets, integer_type};
+use crate::dtype::DType;
 use crate::encodings::chunked::chunked;
 use crate::encodings::list::lists;
 use crate::limits::Work;
@@ -37,11 +37,11 @@ impl LayoutKind for List {
             return Err(Error::corrupt(format!("holds lists, not {}", node.dtype())));
         };
         node.expect_children(if *nullable { 3 } else { 2 })?;
-        let ptype = PType::try_from_number(node.message::<Metadata>()?.offsets_ptype.into())?;
+        let offsets = integer_type(node.message::<Metadata>()?.offsets_ptype, "list offsets")?;
         let offset_count = node.row_count().checked_add(1).ok_or_else(|| Error::corrupt("2^64 rows"))?;
         Ok(Arc::new(ListLayout {
             elements: node.child(0, element)?.load()?,
-            offsets: node.load_child(1, &DType::Primitive(ptype, false), offset_count)?,
+            offsets: node.load_child(1, &offsets, offset_count)?,
             validity: nullable
                 .then(|| node.load_child(2, &DType::Bool(false), node.row_count()))
                 .transpose()?,

@@ -81,9 +81,9 @@ pub(super) enum Rows {
 }
 
 impl SplitTask {
-    /// The segments to request when the split is admitted, in ascending order. These include the projected columns if
-    /// the `filter_rarely_empties` splits and, on remote storage, if they take few bytes: requesting them later would
-    /// cost a round trip.
+    /// The segments to request when the split is admitted, in ascending order. They include those of projected columns if
+    /// there is nothing to check, if the filter rarely empties splits or, on remote storage, if they take few bytes:
+    /// requesting them later would cost a round trip. They never do if rows are read best first.
     pub(super) fn first_wanted(&self, filter_rarely_empties: bool) -> Result<Vec<SegmentId>> {
         let table = self.plan.table();
         let none = SegmentSet::new(table);

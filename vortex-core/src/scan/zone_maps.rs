@@ -1,5 +1,6 @@
 //! The zone maps of a filter's columns, and the rows they rule out.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -145,12 +146,13 @@ impl ZoneMaps {
 
     /// Approximate share of rows that pass the filter, if statistics tell.
     pub(super) fn expected_share(&self, plan: &Plan) -> Option<f64> {
-        let spans = plan.filter_columns.values().filter_map(|column| {
-            let span = Span::of(self.maps.get(&column.path)?)?;
-            Some((&column.path, span))
-        });
-        let spans: HashMap<&FieldPath, Span> = spans.collect();
-        let share = |expr| pruning::expected_share(expr, &|path| spans.get(path).copied());
+        // There may be millions of zones, and many comparisons of one column.
+        let known: RefCell<HashMap<FieldPath, Option<Span>>> = RefCell::default();
+        let span = |path: &FieldPath| {
+            let of_zones = || self.maps.get(path).and_then(|map| Span::of(map));
+            *known.borrow_mut().entry(path.clone()).or_insert_with(of_zones)
+        };
+        let share = |expr| pruning::expected_share(expr, &span);
         plan.conjuncts.iter().try_fold(1.0, |all, conjunct| Some(all * share(&conjunct.expr)?))
     }
 

@@ -153,8 +153,10 @@ impl DictionaryState {
             }
             *self = Self::Apart;
         }
-        let rest = chunk.slice(done, chunk.len() - done);
-        parts.push(column.by_itself(&rest)?);
+        parts.push(match done {
+            0 => column.by_itself(chunk)?,
+            _ => column.by_itself(&chunk.slice(done, chunk.len() - done))?,
+        });
         Ok(())
     }
 }

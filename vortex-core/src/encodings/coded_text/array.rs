@@ -96,7 +96,7 @@ impl<C: Codes> CodedTextArray<C> {
         Ok(start..end)
     }
 
-    fn choose(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
         let places = Places::of(&self.offsets, OFFSETS, pick, self.codes.len())?;
         let (codes, ends) = self.codes.gather(&places, &self.limits)?;
         Ok(Arc::new(Self {
@@ -169,11 +169,11 @@ impl<C: Codes> EncodedArray for CodedTextArray<C> {
         if mask.is_all() {
             return Ok(Arc::new(self.clone()));
         }
-        self.choose(Pick::Filter(mask))
+        self.pick(Pick::Filter(mask))
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        self.choose(Pick::Take(indices))
+        self.pick(Pick::Take(indices))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

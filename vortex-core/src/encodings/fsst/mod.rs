@@ -94,8 +94,8 @@ impl Encoding for Fsst {
         let metadata = node.message::<Metadata>()?;
         node.expect_buffers(3)?;
         let picked = node.of_rows(rows);
-        // All are requested before an error of one of them is returned.
         let offsets = integer_type(metadata.offsets_ptype, OFFSETS)?;
+        // All are requested before an error of one of them is returned.
         let ranges = node.ranges(1, &offsets, node.len(), rows, node.buffer_len(2)?);
         let validity = picked.validity_child(2);
         let symbols = (node.buffer(0), node.buffer(1));

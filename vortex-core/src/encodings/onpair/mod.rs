@@ -82,7 +82,7 @@ impl Encoding for OnPair {
             len: node.len(),
             codes: TokenCodes { dictionary, codes: node.child(1, &parts.codes, parts.code_count)? },
             offsets: node.child(2, &parts.offsets, one_more(node.len())?)?,
-            lengths: node.child(3, &parts.lengths, node.len())?,
+            lengths: node.child(3, &integer_type(parts.lengths_ptype, "lengths")?, node.len())?,
             validity: node.validity_child(4)?,
             limits: *node.limits(),
         }))
@@ -125,7 +125,8 @@ struct Parts {
     dict_offsets: DType,
     codes: DType,
     offsets: DType,
-    lengths: DType,
+    /// Those of single rows are computed from their codes.
+    lengths_ptype: i32,
 }
 
 impl Parts {
@@ -142,7 +143,7 @@ impl Parts {
             dict_offsets: integer_type(metadata.dict_offsets_ptype, "dictionary offsets")?,
             codes: integer_type(metadata.codes_ptype, "codes")?,
             offsets: integer_type(metadata.codes_offsets_ptype, OFFSETS)?,
-            lengths: integer_type(metadata.lengths_ptype, "lengths")?,
+            lengths_ptype: metadata.lengths_ptype,
         })
     }
 

@@ -67,7 +67,11 @@ impl PartialFile {
                     let file = Arc::new(file);
                     let partial = Self { file, temporary, target, replaces, is_removed: Arc::default() };
                     if replaces && let Ok(replaced) = partial.target.metadata() {
-                        partial.file.set_permissions(replaced.permissions())?;
+                        let permissions = replaced.permissions();
+                        // Some file systems refuse to set any.
+                        if partial.file.metadata()?.permissions() != permissions {
+                            partial.file.set_permissions(permissions)?;
+                        }
                     }
                     return Ok(partial);
                 }
