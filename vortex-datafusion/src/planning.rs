@@ -1,6 +1,7 @@
 //! Plans of scans: of files that a table provider has chosen, or that DataFusion has listed.
 
-use std::sync::{Arc, Once};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use datafusion_common::{Result, Statistics, plan_err};
 use datafusion_datasource::file_groups::FileGroup;
@@ -152,12 +153,12 @@ fn check_columns(file: &PartitionedFile, table: &TableSchema) -> Result<()> {
 
 /// Warns of the first such session: see [`register`](crate::register#without-the-rules).
 fn tell_of_missing_rules(session: &str) {
-    static TOLD: Once = Once::new();
-    TOLD.call_once(|| {
+    static IS_TOLD: AtomicBool = AtomicBool::new(false);
+    if !IS_TOLD.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             session,
             "a session scans Vortex files without the optimizer rules of vortex-datafusion: it is slower, and some of its \
              queries may return wrong rows; `register` and `with_vortex` add them, and later changes of the rules remove them"
         );
-    });
+    }
 }

@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 use datafusion_common::tree_node::{Transformed, TreeNode as _};
 use datafusion_common::{Result, internal_datafusion_err};
-use datafusion_expr::{LimitEffect, WindowFrameBound, WindowFrameUnits};
+use datafusion_expr::{WindowFrameBound, WindowFrameUnits};
 use datafusion_physical_expr::window::{StandardWindowExpr, WindowExpr};
 use datafusion_physical_plan::limit::GlobalLimitExec;
 use datafusion_physical_plan::repartition::RepartitionExec;
@@ -74,23 +74,36 @@ fn needs_rows_below(node: &Arc<dyn ExecutionPlan>) -> bool {
 
 /// Whether these are windows of one partition, or windows that depend on rows that follow.
 fn needs_later_rows(node: &Arc<dyn ExecutionPlan>) -> bool {
-    match node.downcast_ref::<BoundedWindowAggExec>() {
-        Some(window) => window.partition_keys().is_empty() || window.window_expr().iter().any(looks_ahead),
-        None => node.is::<WindowAggExec>(),
-    }
+    let Some(windows) = node.downcast_ref::<BoundedWindowAggExec>() else {
+        return node.is::<WindowAggExec>();
+    };
+    // Windows are reversed if that makes use of an order that rows have, or get for other windows.
+    let may_be_reversed = windows.input().output_ordering().is_some() || has_windows(windows.input());
+    windows.partition_keys().is_empty()
+        || windows.window_expr().iter().any(|window| {
+            let reversed = window.get_reverse_expr().filter(|_| may_be_reversed);
+            looks_ahead(window) || reversed.is_some_and(|reversed| looks_ahead(&reversed))
+        })
+}
+
+fn has_windows(node: &Arc<dyn ExecutionPlan>) -> bool {
+    node.is::<BoundedWindowAggExec>()
+        || node.is::<WindowAggExec>()
+        || node.children().into_iter().any(has_windows)
 }
 
 /// Whether the value of a row depends on rows that follow, or may be in the same place of the order.
 fn looks_ahead(window: &Arc<dyn WindowExpr>) -> bool {
-    let window_function = window.as_any().downcast_ref::<StandardWindowExpr>();
-    let has_frame = match window_function.map(StandardWindowExpr::get_standard_func_expr) {
-        Some(function) if !matches!(function.limit_effect(), LimitEffect::None) => return true,
-        Some(function) => function.create_evaluator().map_or(true, |evaluator| evaluator.uses_window_frame()),
-        None => true,
-    };
+    if let Some(window) = window.as_any().downcast_ref::<StandardWindowExpr>() {
+        match window.get_standard_func_expr().create_evaluator() {
+            Ok(evaluator) if !evaluator.uses_window_frame() => return !evaluator.is_causal(),
+            Ok(_) => {}
+            Err(_) => return true,
+        }
+    }
     let frame = window.get_window_frame();
     let ends_here = matches!(frame.end_bound, WindowFrameBound::Preceding(_) | WindowFrameBound::CurrentRow);
-    has_frame && !(frame.units == WindowFrameUnits::Rows && ends_here)
+    !(frame.units == WindowFrameUnits::Rows && ends_here)
 }
 
 fn without_limit(sort: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {

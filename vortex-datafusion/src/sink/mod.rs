@@ -74,7 +74,9 @@ pub struct VortexSink {
 }
 
 impl VortexSink {
-    /// Creates a sink for rows that satisfy `order`, which files record as far as their rows do.
+    /// Creates a sink for rows that satisfy `order`, which files record as far as their rows do. If it is to overwrite
+    /// (`InsertOp::Overwrite`), the files of `config.file_group` are deleted once all new ones are complete: a table format
+    /// that only records which files count must let it append.
     ///
     /// # Errors
     /// If rows are to replace others one by one (`InsertOp::Replace`), or those of a table of several places; if there is no
@@ -134,7 +136,8 @@ impl VortexSink {
     }
 
     /// The files that have been written, in the order in which they were completed; a table format records
-    /// them when it commits. Empty until the statement has succeeded; if a plan runs again, those of all runs.
+    /// them when it commits. Empty until all are complete; if a plan runs again, those of all runs. If the statement replaces
+    /// files and some could not be removed, it fails although these are there.
     pub fn written(&self) -> Vec<WrittenFile> {
         self.written.lock().clone()
     }

@@ -17,8 +17,8 @@ use object_store::{Error, ObjectStore as _};
 
 use super::file::{Destination, WrittenFile};
 
-/// Number of files that an error names.
-const NAMED: usize = 3;
+/// Number of errors that are told.
+const TOLD: usize = 3;
 
 /// The files that a statement replaces, if it replaces any.
 pub(super) fn replaced_files(config: &FileSinkConfig) -> Vec<Path> {
@@ -56,19 +56,20 @@ async fn remove_all(destination: Arc<Destination>, files: Vec<Path>) -> Result<(
     let outcomes: Vec<_> = destination.store.delete_stream(paths).collect().await;
     destination.forget_files(&files.iter().collect());
     destination.forget_listings(&files);
-    let mut left = outcomes.into_iter().filter_map(|outcome| match outcome {
-        Ok(_) | Err(Error::NotFound { .. }) => None,
-        Err(error) => Some(error.to_string()),
-    });
-    let errors: Vec<String> = left.by_ref().take(NAMED).collect();
-    if errors.is_empty() {
+    let is_gone =
+        |outcome: &object_store::Result<Path>| matches!(outcome, Ok(_) | Err(Error::NotFound { .. }));
+    // A store may answer for many files at once if it fails.
+    let left = files.len() - outcomes.iter().filter(|outcome| is_gone(outcome)).count();
+    if left == 0 {
         return Ok(());
     }
+    let errors =
+        outcomes.iter().filter(|outcome| !is_gone(outcome)).filter_map(|outcome| outcome.as_ref().err());
+    let told: Vec<String> = errors.take(TOLD).map(ToString::to_string).collect();
     exec_err!(
-        "the new rows are in the table, but {} of {} files of replaced rows could not be removed, and are still read until they \
-         are deleted: {}",
-        errors.len() + left.count(),
+        "the new rows are in the table, but {left} of {} files of replaced rows could not be removed, and are still read \
+         until they are deleted: {}",
         files.len(),
-        errors.join("; ")
+        told.join("; ")
     )
 }

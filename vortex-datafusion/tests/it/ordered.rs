@@ -250,6 +250,13 @@ async fn windows_that_look_ahead_see_rows_beyond_a_limit() {
         ("sum(a) OVER (PARTITION BY p)", "p", [45_150; 3]),
         ("sum(a) OVER (PARTITION BY p ORDER BY a)", "p, a", [1, 3, 6]),
         ("lead(a) OVER (PARTITION BY p ORDER BY a)", "p, a", [2, 3, 4]),
+        ("lag(a, -1) OVER (PARTITION BY p ORDER BY a)", "p, a", [2, 3, 4]),
+        (
+            "sum(a) OVER (PARTITION BY p ORDER BY a ROWS UNBOUNDED PRECEDING), \
+             lag(a) OVER (PARTITION BY p ORDER BY a DESC)",
+            "p, a DESC",
+            [45_150, 44_850, 44_551],
+        ),
         (
             "sum(a) OVER (PARTITION BY p ORDER BY a ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING)",
             "p, a",

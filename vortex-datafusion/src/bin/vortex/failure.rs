@@ -48,7 +48,8 @@ fn is_named(place: &str, message: &str) -> bool {
         |next: Option<char>| next.is_none_or(|next| !next.is_alphanumeric() && !"/._-".contains(next));
     message.match_indices(place).any(|(at, _)| {
         let rest = message[at + place.len()..].trim_start_matches('.');
-        is_apart(message[..at].chars().next_back()) && is_apart(rest.chars().next())
+        let ends = place.ends_with('/') || is_apart(rest.chars().next());
+        ends && is_apart(message[..at].chars().next_back())
     })
 }
 
@@ -265,6 +266,7 @@ mod tests {
             ("a", "cannot read a", true),
             ("a", "no such file: a.", true),
             ("data", "'data': cut", true),
+            ("data/", "data/b.vortex: cut", true),
             ("data", "metadata is cut", false),
             ("data", "/x/data.parquet: cut", false),
         ] {

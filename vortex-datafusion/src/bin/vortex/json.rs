@@ -47,8 +47,9 @@ impl JsonRows {
         for (field, column) in schema.fields().iter().zip(batch.columns()) {
             let key = serde_json::to_string(field.name())? + ":";
             let encoder = make_encoder(field, column, &self.options);
-            let encoder =
-                encoder.map_err(|error| Failure::at(format!("column `{}`", field.name()), error))?;
+            let encoder = encoder.map_err(|error| {
+                Failure::error(format!("column `{}`: {error}; cast it in SQL", field.name()))
+            })?;
             columns.push((field.name(), key, encoder));
         }
         let mut text = Vec::new();

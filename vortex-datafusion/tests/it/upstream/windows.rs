@@ -124,6 +124,20 @@ async fn limits_of_sorts_get_below_windows_that_look_ahead() {
     ] {
         plain.assert_wrong(sql, &wrong, &right, "optimizer/limited_windows.rs").await;
     }
+    // `lag` may be called to look ahead, and windows are reversed to make use of the order of others.
+    for (windows, order, wrong, right) in [
+        ("lag(v, -1) OVER (PARTITION BY a ORDER BY v)", "a, v", ["1 1 2", "1 2 null"], ["1 1 2", "1 2 3"]),
+        (
+            "lag(v) OVER (PARTITION BY a ORDER BY v DESC),
+             sum(v) OVER (PARTITION BY a ORDER BY v ROWS UNBOUNDED PRECEDING)",
+            "a, v DESC",
+            ["1 3 null 5", "1 2 3 2"],
+            ["1 3 null 6", "1 2 3 3"],
+        ),
+    ] {
+        let sql = format!("SELECT a, v, {windows} FROM t ORDER BY {order} LIMIT 2");
+        plain.assert_wrong(&sql, &wrong, &right, "optimizer/limited_windows.rs").await;
+    }
 }
 
 #[tokio::test]

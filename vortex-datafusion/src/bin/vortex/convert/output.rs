@@ -76,7 +76,8 @@ impl Output {
         let out = BufWriter::with_capacity(1 << 20, partial.file()?);
         let out = Counting { out, written: Arc::clone(&written) };
         // The extension of streams, which some readers go by.
-        let encoder = match path.extension().is_some_and(|extension| extension == "arrows") {
+        let encoder = match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("arrows"))
+        {
             true => Encoder::stream(form.format, &form.schema, out)?,
             false => Encoder::file(form.format, &form.schema, out)?,
         };

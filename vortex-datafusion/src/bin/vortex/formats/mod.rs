@@ -33,7 +33,7 @@ pub(crate) enum Format {
     Vortex,
     /// Parquet; written with zstd.
     Parquet,
-    /// Arrow IPC: files; a stream on standard output.
+    /// Arrow IPC: files; streams on standard output and as `.arrows`.
     Arrow,
     /// Comma-separated values with a header line.
     Csv,
