@@ -26,8 +26,8 @@ use crate::tables::VortexTableFactory;
 ///   [`optimizer_rules`](crate::optimizer_rules),
 /// - a cache that scans share, which is empty until `vortex.segment_cache` provides space.
 ///
-/// DataFusion cannot add optimizer rules to a session. If it does not have them yet, it is built anew in place, and
-/// **statements that were prepared before are lost**. Its id, its tables, functions, settings and other rules stay.
+/// DataFusion cannot add optimizer rules to an existing session. One that lacks them is therefore rebuilt in place, and
+/// **statements that were prepared before are lost**. Its id, tables, functions, settings and other rules stay.
 ///
 /// Three settings of a service are extensions of the configuration of its sessions, which no SQL changes:
 ///
@@ -73,6 +73,8 @@ use crate::tables::VortexTableFactory;
 ///   `SELECT a, sum(a) OVER (PARTITION BY p ORDER BY a ROWS UNBOUNDED PRECEDING) FROM t LIMIT 5`.
 /// - Windows, joins or an `OFFSET` are sorted by an order in which they get their rows, such as that of other windows, and
 ///   limited: `SELECT p, a, sum(a) OVER (PARTITION BY p ORDER BY a), count(*) OVER () FROM t ORDER BY p, a LIMIT 3`.
+/// - Windows with partition keys that look at later rows are sorted by these keys, and limited:
+///   `SELECT a, v, sum(v) OVER (PARTITION BY a) FROM t ORDER BY a LIMIT 2`.
 ///
 /// Other queries are only slower: scans use no dynamic filters, all aggregations but `count(*)` read their columns, groups
 /// are not found by codes, and orders of files are not used, whether they are recorded or declared (`WITH ORDER`).
@@ -179,6 +181,16 @@ mod tests {
     use datafusion_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
 
     use super::*;
+
+    #[test]
+    fn the_documents_say_the_same_about_sessions_without_the_rules() {
+        let said = |text: &str| {
+            let (_, rest) = text.split_once("in these cases:").unwrap();
+            let (said, _) = rest.split_once("(`WITH ORDER`)").unwrap();
+            said.split_whitespace().filter(|word| *word != "///").collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(said(include_str!("../../docs/datafusion.md")), said(include_str!("register.rs")));
+    }
 
     fn format_of(state: &SessionState) -> String {
         format!("{:?}", state.get_file_format_factory(EXTENSION))
