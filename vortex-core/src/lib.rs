@@ -35,6 +35,8 @@
 //! |---|---|
 //! | read | [`VortexFile`] and its [`scan`](VortexFile::scan), a [`ScanBuilder`](scan::ScanBuilder) |
 //! | filter | [`expr::column`], [`Expr`](expr::Expr) |
+//! | aggregate | [`ScanBuilder::aggregate`](scan::ScanBuilder::aggregate), [`aggregate_only`](scan::ScanBuilder::aggregate_only) |
+//! | read rows by position | [`with_row_indices`](scan::ScanBuilder::with_row_indices), [`with_row_access`](scan::ScanBuilder::with_row_access) |
 //! | write | [`FileWriter`](write::FileWriter), [`write_stream`](write::write_stream), [`write_reader`](write::write_reader) |
 //! | use other storage | [`ReadAt`](io::ReadAt), [`Sink`](io::Sink), [`ObjectFile`](io::ObjectFile) |
 //! | limit what a file may cost | [`Limits`], [`OpenOptions`](file::OpenOptions) |

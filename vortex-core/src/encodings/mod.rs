@@ -1,8 +1,8 @@
 //! Encodings, one file each, and the table of built-in encodings.
 //!
 //! Each file covers all aspects of its encoding: the meaning of the bytes, how they are checked and
-//! decoded, and what can be answered without decoding. Adding an encoding requires its own file and a
-//! line in the table of built-in encodings.
+//! decoded, and what can be answered without decoding. Adding an encoding requires its own file, which is
+//! declared here, and a line in the table of built-in encodings.
 
 pub(crate) mod alp;
 pub(crate) mod alprd;

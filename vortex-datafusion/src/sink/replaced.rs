@@ -1,9 +1,10 @@
 //! The files whose rows `INSERT OVERWRITE` replaces.
 //!
 //! They are those that the table had when the statement was planned, as its own scans of the table see them. They are
-//! removed once all new files are complete: a statement that fails changes nothing, and one may read what it replaces.
-//! Files that others add meanwhile stay. No store replaces several files at once, so queries may see the rows of both for
-//! a moment, and do for longer if the process is killed then.
+//! removed once all new files are complete: a statement that fails before that changes nothing, and one may read what
+//! it replaces. If some cannot be removed, it fails although the new rows are in the table. Files that others add
+//! meanwhile stay. No store replaces several files at once, so queries may see the rows of both for a moment, and do
+//! for longer if the process is killed then.
 
 use std::collections::HashSet;
 use std::sync::Arc;
