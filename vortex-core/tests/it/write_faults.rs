@@ -4,8 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::given::lineitem;
-use crate::random::Random;
 use arrow::array::{
     Array as _, ArrayData, Int32Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray, make_array,
 };
@@ -22,6 +20,9 @@ use test_store::{TestStore, WriteFault};
 use vortex_core::io::{LocalSink, ObjectSink, Sink};
 use vortex_core::write::{FileWriter, WriteOptions, write_reader, write_stream};
 use vortex_core::{Error, Result, VortexFile};
+
+use crate::given::lineitem;
+use crate::random::Random;
 
 /// 400 KB of rows that hardly compress, with text whose dictionaries outlive chunks and change with `at`.
 fn batch_at(at: usize) -> RecordBatch {

@@ -11,11 +11,11 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, FieldRef, i256};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::Accumulator;
+use vortex_core::scalar::Scalar;
+use vortex_core::scan::Aggregate;
 
 use super::{Aggregation, Function, Kind};
 use crate::convert::datafusion_error;
-use vortex_core::scalar::Scalar;
-use vortex_core::scan::Aggregate;
 
 /// The greatest number up to which floats of 64 bits represent all integers.
 const MAX_EXACT: i256 = i256::from_i128(1 << 53);

@@ -8,9 +8,9 @@ use object_store::ObjectMeta;
 use object_store::path::Path;
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
+use vortex_core::VortexFile;
 
 use crate::reading::footers::same_version;
-use vortex_core::VortexFile;
 
 /// Entries of finished scans are removed when there are this many entries.
 const SWEEP_AT: usize = 64;

@@ -65,8 +65,8 @@ impl Stores {
         Ok(self.objects(place).await?.into_iter().filter_map(url).collect())
     }
 
-    /// The objects in a folder, or those that match a glob, in a store that is prepared; otherwise, the one at the place, if
-    /// it exists.
+    /// The objects in a folder, those that match a glob, or the one at any other place, if it exists. The store must be
+    /// prepared.
     pub(crate) async fn objects(&self, place: &ListingTableUrl) -> Outcome<Vec<ObjectMeta>> {
         let store = self.get_store(place.as_ref())?;
         if place.is_collection() {

@@ -19,7 +19,7 @@ pub(crate) fn check_durations(batch: &RecordBatch) -> Outcome {
         let is_invalid = |row: &usize| column.is_valid(*row) && formatter.value(*row).to_string() == INVALID;
         if let Some(row) = (0..column.len()).find(is_invalid) {
             return Err(Failure::error(format!(
-                "column `{}`: {} is no {} that CSV can hold; leave the column out, or cast it in SQL",
+                "column `{}`: {} is no {} that can be shown as text; leave the column out, or cast it in SQL",
                 field.name(),
                 whole_number(column, row).unwrap_or_default(),
                 field.data_type()
