@@ -144,14 +144,16 @@ impl Decoding<'_> {
         Ok(Arc::new(DataSinkExec::new(Arc::clone(input), Arc::new(decoded), order)))
     }
 
-    /// The column whose best rows come first.
+    /// The columns of the order whose best rows come first.
     fn best_first(&self, scan: &Scan, table: &TableSchema) -> Result<Option<BestFirst>> {
-        let Some(key) = &scan.best_first else { return Ok(None) };
-        let (expr, options) = self.sort_key(key, table.table_schema())?;
-        let column = expr.downcast_ref::<Column>().cloned().ok_or_else(|| missing("column"))?;
-        let options = options.ok_or_else(|| missing("descending"))?;
+        let mut keys = scan.best_first.iter().map(|key| {
+            let (expr, options) = self.sort_key(key, table.table_schema())?;
+            let column = expr.downcast_ref::<Column>().cloned().ok_or_else(|| missing("column"))?;
+            Ok::<_, DataFusionError>((column, options.ok_or_else(|| missing("descending"))?))
+        });
+        let Some((column, options)) = keys.next().transpose()? else { return Ok(None) };
         let rows = scan.best_rows.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
-        Ok(Some(BestFirst { column, options, rows }))
+        Ok(Some(BestFirst { column, options, then: keys.collect::<Result<_>>()?, rows }))
     }
 
     fn sort_key(

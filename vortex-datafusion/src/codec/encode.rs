@@ -73,10 +73,10 @@ impl Encoding<'_> {
                 });
             }
         }
-        let best_first = |best: &BestFirst| {
-            let column: Arc<dyn PhysicalExpr> = Arc::new(best.column.clone());
-            self.sort_key(&column, Some(best.options))
-        };
+        let best_first = source.best_first.iter().flat_map(BestFirst::keys).map(|(column, options)| {
+            let column: Arc<dyn PhysicalExpr> = Arc::new(column.clone());
+            self.sort_key(&column, Some(options))
+        });
         Ok(Scan {
             base: Some(serialize_file_scan_config(&base, self.codec, self.converter)?),
             accepted: self.exprs(source.filters.accepted())?,
@@ -84,7 +84,7 @@ impl Encoding<'_> {
             options: to_map(source.options()),
             limit: config.limit.map(|limit| limit as u64),
             preserve_order: source.is_ordered(config),
-            best_first: source.best_first.as_ref().map(best_first).transpose()?,
+            best_first: best_first.collect::<Result<_>>()?,
             best_rows: source.best_first.as_ref().and_then(|best| best.rows).map(|rows| rows as u64),
             files,
             functions,

@@ -30,8 +30,9 @@ pub(super) struct Scan {
     pub(super) limit: Option<u64>,
     #[prost(bool, tag = "6")]
     pub(super) preserve_order: bool,
-    #[prost(message, optional, tag = "7")]
-    pub(super) best_first: Option<SortKey>,
+    /// The columns of the order whose best rows come first.
+    #[prost(message, repeated, tag = "7")]
+    pub(super) best_first: Vec<SortKey>,
     #[prost(uint64, optional, tag = "8")]
     pub(super) best_rows: Option<u64>,
     /// What `base` lacks of each of its files.

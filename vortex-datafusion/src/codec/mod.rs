@@ -23,7 +23,7 @@ use encode::Encoding;
 use messages::Node;
 
 /// The first bytes of every message; the last of them is the version.
-const MAGIC: &[u8] = b"vortex-datafusion\x05";
+const MAGIC: &[u8] = b"vortex-datafusion\x06";
 
 /// Serializes plans: encodes and decodes scans of and writes to Vortex files, for engines that plan a query in one process
 /// and run it in another. It returns an error for all other nodes.

@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 
 use arrow::compute::SortOptions;
-use datafusion_common::{Result, ScalarValue};
+use datafusion_common::Result;
 use datafusion_datasource::{PartitionedFile, TableSchema};
 use datafusion_physical_expr::expressions::Column;
 use datafusion_physical_expr::projection::ProjectionExprs;
@@ -29,6 +29,9 @@ pub(crate) enum Sorted {
 pub(crate) struct BestFirst {
     pub(crate) column: Column,
     pub(crate) options: SortOptions,
+    /// The columns that follow in the order, which tell files apart whose best values are equal: all files of a day, if rows
+    /// are ordered by day and time.
+    pub(crate) then: Vec<(Column, SortOptions)>,
     /// The number of rows wanted, if known.
     pub(crate) rows: Option<usize>,
 }
@@ -52,14 +55,15 @@ pub(crate) fn sorted(
         return Ok(Sorted::No);
     }
     let outputs: &[_] = projection.as_ref();
-    let column = first
-        .expr
-        .downcast_ref::<Column>()
-        .and_then(|output| outputs.get(output.index())?.expr.downcast_ref::<Column>())
-        .filter(|column| column.index() < table.file_schema().fields().len());
-    Ok(match column {
-        Some(column) => {
-            Sorted::BestFirst(BestFirst { column: column.clone(), options: first.options, rows: None })
+    let stored = |key: &PhysicalSortExpr| {
+        let output = key.expr.downcast_ref::<Column>()?;
+        let column = outputs.get(output.index())?.expr.downcast_ref::<Column>()?;
+        (column.index() < table.file_schema().fields().len()).then(|| (column.clone(), key.options))
+    };
+    let mut keys = order.iter().map_while(stored);
+    Ok(match keys.next() {
+        Some((column, options)) => {
+            Sorted::BestFirst(BestFirst { column, options, then: keys.collect(), rows: None })
         }
         None => Sorted::No,
     })
@@ -68,20 +72,38 @@ pub(crate) fn sorted(
 impl BestFirst {
     /// The files, sorted so that those with the best rows come first and those without statistics last.
     pub(crate) fn files(&self, mut files: Vec<PartitionedFile>) -> Vec<PartitionedFile> {
-        files.sort_by(|left, right| match (self.best(left), self.best(right)) {
-            (Some(left), Some(right)) => {
-                let order = left.partial_cmp(&right).unwrap_or(Ordering::Equal);
-                if self.options.descending { order.reverse() } else { order }
-            }
-            (left, right) => right.is_some().cmp(&left.is_some()),
+        files.sort_by(|left, right| {
+            let mut orders = self.keys().map(|(column, options)| by_best(left, right, column, options));
+            orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
         });
         files
     }
 
-    fn best(&self, file: &PartitionedFile) -> Option<ScalarValue> {
-        let column = file.statistics.as_ref()?.column_statistics.get(self.column.index())?;
-        let bound = if self.options.descending { &column.max_value } else { &column.min_value };
+    /// The columns of the order, with their options.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = (&Column, SortOptions)> {
+        let then = self.then.iter().map(|(column, options)| (column, *options));
+        std::iter::once((&self.column, self.options)).chain(then)
+    }
+}
+
+/// Compares files by their best values of a column; those without statistics come last.
+fn by_best(
+    left: &PartitionedFile,
+    right: &PartitionedFile,
+    column: &Column,
+    options: SortOptions,
+) -> Ordering {
+    let best = |file: &PartitionedFile| {
+        let column = file.statistics.as_ref()?.column_statistics.get(column.index())?;
+        let bound = if options.descending { &column.max_value } else { &column.min_value };
         bound.get_value().filter(|value| !value.is_null()).cloned()
+    };
+    match (best(left), best(right)) {
+        (Some(left), Some(right)) => {
+            let order = left.partial_cmp(&right).unwrap_or(Ordering::Equal);
+            if options.descending { order.reverse() } else { order }
+        }
+        (left, right) => right.is_some().cmp(&left.is_some()),
     }
 }
 
@@ -97,27 +119,27 @@ mod tests {
 
     use arrow::datatypes::{DataType, Field, Schema};
     use datafusion_common::stats::Precision;
-    use datafusion_common::{ColumnStatistics, Statistics};
+    use datafusion_common::{ColumnStatistics, ScalarValue, Statistics};
 
     use super::*;
 
-    fn file(name: &str, range: Option<(i32, i32)>) -> PartitionedFile {
+    /// A file with the least and the greatest value of each column, if it has statistics.
+    fn file(name: &str, ranges: &[(i32, i32)]) -> PartitionedFile {
         let mut file = PartitionedFile::new(name, 1);
-        file.statistics = range.map(|(min, max)| {
-            let column = ColumnStatistics {
-                min_value: Precision::Exact(ScalarValue::Int32(Some(min))),
-                max_value: Precision::Inexact(ScalarValue::Int32(Some(max))),
-                ..ColumnStatistics::default()
-            };
-            Arc::new(Statistics { column_statistics: vec![column], ..Statistics::default() })
+        let columns = ranges.iter().map(|(min, max)| ColumnStatistics {
+            min_value: Precision::Exact(ScalarValue::Int32(Some(*min))),
+            max_value: Precision::Inexact(ScalarValue::Int32(Some(*max))),
+            ..ColumnStatistics::default()
         });
+        let known = Statistics { column_statistics: columns.collect(), ..Statistics::default() };
+        file.statistics = (!ranges.is_empty()).then(|| Arc::new(known));
         file
     }
 
     fn names(descending: bool) -> Vec<String> {
         let options = SortOptions { descending, nulls_first: false };
-        let files = vec![file("none", None), file("low", Some((0, 5))), file("wide", Some((1, 9)))];
-        let best = BestFirst { column: Column::new("a", 0), options, rows: None };
+        let files = vec![file("none", &[]), file("low", &[(0, 5)]), file("wide", &[(1, 9)])];
+        let best = BestFirst { column: Column::new("a", 0), options, then: Vec::new(), rows: None };
         best.files(files).into_iter().map(|file| file.object_meta.location.to_string()).collect()
     }
 
@@ -125,6 +147,21 @@ mod tests {
     fn files_with_the_best_rows_come_first() {
         assert_eq!(names(false), ["low", "wide", "none"]);
         assert_eq!(names(true), ["wide", "low", "none"]);
+    }
+
+    #[test]
+    fn files_with_equal_best_values_are_told_apart_by_the_columns_that_follow() {
+        let options = SortOptions { descending: true, nulls_first: false };
+        let then = vec![(Column::new("time", 1), options)];
+        let best = BestFirst { column: Column::new("day", 0), options, then, rows: None };
+        let files = vec![
+            file("morning", &[(7, 7), (6, 11)]),
+            file("before", &[(6, 6), (0, 23)]),
+            file("unknown", &[]),
+            file("evening", &[(7, 7), (18, 23)]),
+        ];
+        let names = best.files(files).into_iter().map(|file| file.object_meta.location.to_string());
+        assert_eq!(names.collect::<Vec<_>>(), ["evening", "morning", "before", "unknown"]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use test_store::TestStore;
 
 use crate::counting::over;
 use crate::distant::write_large;
-use crate::files::{create, physical, run, show};
+use crate::files::{create, numbers, physical, run, show};
 
 /// Number of rows of the table `large`.
 const ROWS: usize = 500_000;
@@ -273,6 +273,22 @@ async fn explain_analyze_shows_them_all() {
     ] {
         assert!(plan.contains(&format!("{name}=")), "{name} in {plan}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_the_files_of_one_day_the_last_hour_is_read_first() {
+    let store = TestStore::new();
+    let context = over(&store, None);
+    run(&context, "SET datafusion.execution.target_partitions = 1").await;
+    for hour in 10..20 {
+        let rows = format!("SELECT 7 AS day, {hour} * 1000 + value AS time FROM generate_series(1, 1000)");
+        run(&context, &format!("COPY ({rows}) TO 'counting://store/log/{hour}.vortex'")).await;
+    }
+    create(&context, "log", "counting://store/log/").await;
+    let sql = "SELECT day, time FROM log ORDER BY day DESC, time DESC LIMIT 3";
+    assert_eq!(numbers(&run(&context, sql).await, 1), [20_000, 19_999, 19_998]);
+    let found = Found::of(&context, sql).await;
+    assert!(found.get(["output_rows"])[0] <= 1000, "{found:?}");
 }
 
 #[tokio::test]
