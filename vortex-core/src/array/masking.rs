@@ -8,12 +8,16 @@
 //!
 //! Engines read a child of an Arrow struct without regard to its parent. Therefore, when rows become null
 //! here, so do all their descendants, also those whose fields are not nullable: of these, Arrow permits nulls where the
-//! parent is null.
+//! parent is null. Lists and maps that are null have no items: DataFusion 55 finds keys in null maps (`keys_are_found_in_maps_that_are_null` in
+//! the plugin's `tests/it/upstream/filters.rs`), and appends to null lists.
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, AsArray as _, BooleanArray, StructArray, UnionArray};
-use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow::array::{
+    Array as _, AsArray as _, BooleanArray, GenericListArray, GenericListViewArray, MapArray,
+    MutableArrayData, OffsetSizeTrait, StructArray, UnionArray, make_array,
+};
+use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, UnionMode};
 
 use super::ArrayRef;
@@ -41,9 +45,62 @@ pub(crate) fn mask(array: &ArrayRef, valid: &NullBuffer) -> Result<ArrayRef> {
         }
         _ => {
             let invalid = BooleanArray::new(!valid.inner(), None);
-            Ok(arrow::compute::nullif(array, &invalid)?)
+            without_hidden_items(arrow::compute::nullif(array, &invalid)?)
         }
     }
+}
+
+/// The same rows, of which lists and maps that are null have no items.
+pub(crate) fn without_hidden_items(array: ArrayRef) -> Result<ArrayRef> {
+    Ok(match array.data_type() {
+        DataType::List(_) => Arc::new(without_items(array.as_list::<i32>())?),
+        DataType::LargeList(_) => Arc::new(without_items(array.as_list::<i64>())?),
+        DataType::Map(..) => {
+            let (entries, offsets, items, nulls, sorted) = array.as_map().clone().into_parts();
+            let lists = GenericListArray::try_new(entries, offsets, Arc::new(items), nulls)?;
+            let (entries, offsets, items, nulls) = without_items(&lists)?.into_parts();
+            Arc::new(MapArray::try_new(entries, offsets, items.as_struct().clone(), nulls, sorted)?)
+        }
+        DataType::ListView(_) => Arc::new(without_views(array.as_list_view::<i32>())?),
+        DataType::LargeListView(_) => Arc::new(without_views(array.as_list_view::<i64>())?),
+        _ => array,
+    })
+}
+
+fn without_items<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> Result<GenericListArray<O>> {
+    let (offsets, nulls) = (lists.offsets(), lists.nulls());
+    let hides = |nulls: &NullBuffer| {
+        (0..nulls.len()).any(|row| nulls.is_null(row) && offsets[row] < offsets[row + 1])
+    };
+    let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0 && hides(nulls)) else {
+        return Ok(lists.clone());
+    };
+    let items = lists.values().to_data();
+    // Capacities are not needed in advance, and may be far more than what is copied.
+    let mut shown = MutableArrayData::new(vec![&items], false, 0);
+    for (start, end) in nulls.inner().set_slices() {
+        shown.try_extend(0, offsets[start].as_usize(), offsets[end].as_usize())?;
+    }
+    let lengths = (0..nulls.len()).map(|row| match nulls.is_valid(row) {
+        true => (offsets[row + 1] - offsets[row]).as_usize(),
+        false => 0,
+    });
+    let (item, ..) = lists.clone().into_parts();
+    let (offsets, items) = (OffsetBuffer::from_lengths(lengths), make_array(shown.freeze()));
+    Ok(GenericListArray::try_new(item, offsets, items, Some(nulls.clone()))?)
+}
+
+fn without_views<O: OffsetSizeTrait>(lists: &GenericListViewArray<O>) -> Result<GenericListViewArray<O>> {
+    let Some(nulls) = lists.nulls().filter(|nulls| nulls.null_count() > 0) else { return Ok(lists.clone()) };
+    let (item, offsets, sizes, items, _) = lists.clone().into_parts();
+    let shown = |values: &ScalarBuffer<O>| -> ScalarBuffer<O> {
+        values
+            .iter()
+            .zip(nulls.iter())
+            .map(|(value, valid)| if valid { *value } else { O::usize_as(0) })
+            .collect()
+    };
+    Ok(GenericListViewArray::try_new(item, shown(&offsets), shown(&sizes), items, Some(nulls.clone()))?)
 }
 
 /// Arrow's unions have no validity of their own: a row is null if the variant that it selects is null.
@@ -108,6 +165,34 @@ mod tests {
         let masked = mask(&bits.slice(90, 10), &NullBuffer::from(vec![false; 10])).unwrap();
         masked.to_data().validate_full().unwrap();
         assert_eq!(masked.null_count(), 10);
+    }
+
+    #[test]
+    fn lists_and_maps_that_become_null_have_no_items() {
+        let item = || Arc::new(Field::new("item", DataType::Int32, true));
+        let numbers = || Arc::new(Int32Array::from(vec![9, 1, 2, 3, 4, 9])) as ArrayRef;
+        let offsets = || OffsetBuffer::new(vec![1, 3, 4, 5].into());
+        let list: ArrayRef = Arc::new(GenericListArray::new(item(), offsets(), numbers(), None));
+        let (starts, sizes) = (vec![1, 3, 4].into(), vec![2, 1, 1].into());
+        let views: ArrayRef = Arc::new(GenericListViewArray::new(item(), starts, sizes, numbers(), None));
+        let keys = Arc::new(Field::new("key", DataType::Int32, false));
+        let entries = StructArray::new(vec![keys, item()].into(), vec![numbers(), numbers()], None);
+        let field = Arc::new(Field::new("entries", entries.data_type().clone(), false));
+        let map: ArrayRef = Arc::new(MapArray::new(field, offsets(), entries, None, false));
+        for array in [list, views, map] {
+            let masked = mask(&array, &NullBuffer::from(vec![true, false, true])).unwrap();
+            masked.to_data().validate_full().unwrap();
+            assert_eq!((masked.null_count(), masked.is_null(1)), (1, true));
+            let len = |row| match masked.data_type() {
+                DataType::Map(..) => masked.as_map().value_length(row),
+                DataType::List(_) => masked.as_list::<i32>().value_length(row),
+                _ => masked.as_list_view::<i32>().value_size(row),
+            };
+            assert_eq!([0, 1, 2].map(len), [2, 0, 1], "{:?}", masked.data_type());
+            for row in [0, 2] {
+                assert_eq!(masked.slice(row, 1).as_ref(), array.slice(row, 1).as_ref());
+            }
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ use arrow::datatypes::{ArrowNativeType, ArrowNativeTypeOp, DataType, Field, Fiel
 use super::Encoding;
 use super::list_view::{ListViewArray, Views};
 use super::offsets::ends;
+use crate::array::masking::without_hidden_items;
 use crate::array::{
     ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, decode_offsets, indices, integer_type,
     integers_child, one_more, present,
@@ -206,7 +207,7 @@ pub(super) fn arrow_list<O: OffsetSizeTrait>(
     validity: &Validity,
 ) -> Result<ArrayRef> {
     let nulls = validity.to_nulls(offsets.len() - 1);
-    Ok(Arc::new(GenericListArray::try_new(Arc::clone(field), offsets, elements, nulls)?))
+    without_hidden_items(Arc::new(GenericListArray::try_new(Arc::clone(field), offsets, elements, nulls)?))
 }
 
 /// An Arrow list-view array of consecutive lists.
@@ -218,7 +219,8 @@ fn arrow_view<O: OffsetSizeTrait>(
     let sizes: ScalarBuffer<O> = offsets.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let offsets = offsets.into_inner().slice(0, sizes.len());
     let nulls = validity.to_nulls(sizes.len());
-    Ok(Arc::new(GenericListViewArray::try_new(Arc::clone(field), offsets, sizes, elements, nulls)?))
+    let views = GenericListViewArray::try_new(Arc::clone(field), offsets, sizes, elements, nulls)?;
+    without_hidden_items(Arc::new(views))
 }
 
 impl EncodedArray for ListArray {

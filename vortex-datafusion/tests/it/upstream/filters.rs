@@ -123,6 +123,16 @@ async fn nulls_are_not_in_a_subquery_within_alternatives() {
 }
 
 #[tokio::test]
+async fn keys_are_found_in_maps_that_are_null() {
+    let plain = Plain::new(1);
+    let maps =
+        "SELECT value AS v, nullif(map(['a'], [value]), map(['a'], [2])) AS m FROM generate_series(1, 3)";
+    plain.run(&format!("CREATE TABLE t AS {maps}")).await;
+    let sql = "SELECT v, m['a'] FROM t WHERE v = 2";
+    plain.assert_wrong(sql, &["2 2"], &["2 null"], "vortex-core/src/array/masking.rs").await;
+}
+
+#[tokio::test]
 async fn what_follows_a_test_for_distinct_values_is_taken_for_a_part_of_it() {
     let sql = "SELECT count(*) FROM keys WHERE k = 'a' IS DISTINCT FROM true AND k = 'b'";
     keys().await.assert_wrong(sql, &["2"], &["1"], "the note in docs/").await;
