@@ -251,6 +251,23 @@ fn parts_have_about_the_size_asked_for_in_parquet_too() {
 }
 
 #[test]
+fn several_arrow_files_may_have_dictionaries_of_short_keys() {
+    let folder = TempDir::new().unwrap();
+    let files = ["a", "b"].map(|word| {
+        let (vortex, arrows) =
+            (path(&folder, &format!("{word}.vortex")), path(&folder, &format!("{word}.arrows")));
+        let rows = format!("SELECT arrow_cast('{word}', 'Dictionary(Int8, Utf8)') AS d");
+        ok(&["sql", "-c", &format!("COPY ({rows}) TO '{vortex}'")]);
+        ok(&["convert", &vortex, &arrows]);
+        arrows
+    });
+    let all = path(&folder, "all.vortex");
+    ok(&["convert", &files[0], &files[1], &all]);
+    let rows = ok(&["sql", "--format", "csv", "-c", &format!("SELECT d FROM '{all}' ORDER BY d")]);
+    assert_eq!(rows, "d\na\nb\n");
+}
+
+#[test]
 fn the_extension_tells_streams_of_arrow_from_files() {
     let folder = TempDir::new().unwrap();
     let source = golden("0.91.0/tpch_orders.vortex");

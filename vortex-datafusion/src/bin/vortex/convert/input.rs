@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use datafusion::common::{Column, DFSchema, DataFusionError};
 use datafusion::config::{CsvOptions, JsonOptions, TableParquetOptions};
@@ -259,12 +259,12 @@ impl Reader {
             if let Some(options) = &config.options {
                 check_values(&options.table_partition_cols, &schemas, format)?;
             }
-            let merged = merge_schemas(&wanted.of_schemas(schemas, format)).map_err(without_table)?;
+            let merged = merged(&wanted.of_schemas(schemas, format), format)?;
             let (schema, times) = to_read(&merged, format);
             return Ok((ListingTable::try_new(config.with_schema(Arc::new(schema)))?, times));
         }
         let options = options.with_file_extension("");
-        let merged = merge_schemas(&wanted.of_schemas(schemas, format)).map_err(without_table)?;
+        let merged = merged(&wanted.of_schemas(schemas, format), format)?;
         let (schema, times) = to_read(&merged, format);
         let urls = files.iter().map(|file| file.url.clone()).collect();
         let config = ListingTableConfig::new_with_multi_paths(urls)
@@ -272,6 +272,17 @@ impl Reader {
             .with_schema(Arc::new(schema));
         Ok((ListingTable::try_new(config)?, times))
     }
+}
+
+/// The columns of all files. Those of Arrow files have the same types, which their reader does not convert.
+fn merged(schemas: &[(String, SchemaRef)], format: Format) -> Outcome<Schema> {
+    let merged = merge_schemas(schemas).map_err(without_table)?;
+    let (Format::Arrow, Some((_, first))) = (format, schemas.first()) else { return Ok(merged) };
+    let fields = merged.fields().iter().map(|field| {
+        let stored = first.field_with_name(field.name()).map_or(field.data_type(), Field::data_type);
+        field.as_ref().clone().with_data_type(stored.clone())
+    });
+    Ok(Schema::new_with_metadata(fields.collect::<Vec<_>>(), merged.metadata().clone()))
 }
 
 /// Checks that there are columns of these names, and tells which there are, with advice about the one that is missing.
