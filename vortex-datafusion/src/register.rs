@@ -22,7 +22,7 @@ use crate::tables::VortexTableFactory;
 /// - the file format, for tables `STORED AS VORTEX`, `COPY … TO` and listing tables; it replaces any other format of
 ///   the extension `.vortex`,
 /// - settings, `SET vortex.…`; if the session has them already, they keep their values,
-/// - four optimizer rules: the first and the last of the physical ones, and two in their places between them, see
+/// - five optimizer rules: the first and the last of the physical ones, and three in their places between them, see
 ///   [`optimizer_rules`](crate::optimizer_rules),
 /// - a cache that scans share, which is empty until `vortex.segment_cache` provides space.
 ///
@@ -75,6 +75,8 @@ use crate::tables::VortexTableFactory;
 ///   limited: `SELECT p, a, sum(a) OVER (PARTITION BY p ORDER BY a), count(*) OVER () FROM t ORDER BY p, a LIMIT 3`.
 /// - Windows with partition keys that look at later rows are sorted by these keys, and limited:
 ///   `SELECT a, v, sum(v) OVER (PARTITION BY a) FROM t ORDER BY a LIMIT 2`.
+/// - Windows over groups are sorted by the key of the groups, and limited:
+///   `SELECT k, count(*) OVER () FROM t GROUP BY k ORDER BY k LIMIT 2`.
 ///
 /// Other queries are only slower: scans use no dynamic filters, all aggregations but `count(*)` read their columns, groups
 /// are not found by codes, and orders of files are not used, whether they are recorded or declared (`WITH ORDER`).

@@ -27,7 +27,7 @@
 //!                                                                  DataSourceExec: output_ordering=[a]
 //! ```
 //!
-//! If the sort stays, DataFusion gives the limit back to it.
+//! If it is not known yet whether the sort will be needed, it stays (`unordered.rs`).
 //!
 //! See `tests/it/upstream/windows.rs`.
 
@@ -37,6 +37,7 @@ use datafusion_common::tree_node::{Transformed, TreeNode as _};
 use datafusion_common::{Result, internal_datafusion_err};
 use datafusion_expr::{WindowFrameBound, WindowFrameUnits};
 use datafusion_physical_expr::window::{StandardWindowExpr, WindowExpr};
+use datafusion_physical_plan::aggregates::AggregateExec;
 use datafusion_physical_plan::limit::GlobalLimitExec;
 use datafusion_physical_plan::repartition::RepartitionExec;
 use datafusion_physical_plan::sorts::sort::SortExec;
@@ -45,23 +46,35 @@ use datafusion_physical_plan::union::UnionExec;
 use datafusion_physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, replace_children_if_necessary};
 
-/// The plan with limits of their own above sorts of what is computed from all rows.
+use super::unordered::unordered;
+
+/// The plan with limits that stay above what is computed from all rows.
 pub(super) fn with_limits_above(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let kept = plan.transform_up(|node| {
         let Some(sort) = node.downcast_ref::<SortExec>() else { return Ok(Transformed::no(node)) };
+        let input = sort.input();
         // A limit of each partition is none of the query.
-        Ok(match sort.fetch() {
-            Some(fetch) if !sort.preserve_partitioning() && needs_rows_below(sort.input()) => {
-                Transformed::yes(Arc::new(GlobalLimitExec::new(without_limit(&node)?, 0, Some(fetch))))
-            }
-            _ => Transformed::no(node),
-        })
+        let is_limit = sort.fetch().is_some() && !sort.preserve_partitioning();
+        if !is_limit || !(needs_rows_below(input) || has_windows_of_groups(input)) {
+            return Ok(Transformed::no(node));
+        }
+        // The sort is left out, so that the limit ends the query once there are enough rows.
+        if input.equivalence_properties().ordering_satisfy(sort.expr().iter().cloned())? {
+            let all = without_limit(&node)?;
+            return Ok(Transformed::yes(Arc::new(GlobalLimitExec::new(all, 0, sort.fetch()))));
+        }
+        // It may still turn out that it could be.
+        match may_be_ordered(input) {
+            true => replace_children_if_necessary(Arc::clone(&node), vec![unordered(Arc::clone(input))])
+                .map(Transformed::yes),
+            false => Ok(Transformed::no(node)),
+        }
     });
     kept.map(|plan| plan.data)
 }
 
 /// Whether rows in order come through an operator that needs all rows of its input, or pairs, or skips them. Partitions may
-/// be merged below it, and rows dealt out, which is undone if that does not help.
+/// be merged below it, and rows dealt out.
 fn needs_rows_below(node: &Arc<dyn ExecutionPlan>) -> bool {
     let is_joined = node.children().len() > 1 && !node.is::<UnionExec>();
     if needs_later_rows(node) || node.is::<GlobalLimitExec>() || is_joined {
@@ -70,6 +83,23 @@ fn needs_rows_below(node: &Arc<dyn ExecutionPlan>) -> bool {
     let mut children = node.children().into_iter().zip(node.maintains_input_order());
     children
         .any(|(child, keeps_order)| (keeps_order || node.is::<RepartitionExec>()) && needs_rows_below(child))
+}
+
+/// Whether windows are computed from groups, of which `TopKAggregation` would leave some out.
+fn has_windows_of_groups(node: &Arc<dyn ExecutionPlan>) -> bool {
+    match is_windows(node) {
+        true => node.exists(|below| Ok(below.is::<AggregateExec>())).unwrap_or(true),
+        false => node.children().into_iter().any(has_windows_of_groups),
+    }
+}
+
+/// Whether rows may be in another order in the end: there are windows, operators that require an order, or rows are dealt out,
+/// which is undone if that does not help.
+fn may_be_ordered(node: &Arc<dyn ExecutionPlan>) -> bool {
+    is_windows(node)
+        || node.is::<RepartitionExec>()
+        || node.required_input_ordering().iter().any(Option::is_some)
+        || node.children().into_iter().any(may_be_ordered)
 }
 
 /// Whether these are windows of one partition, or windows that depend on rows that follow.
@@ -86,10 +116,12 @@ fn needs_later_rows(node: &Arc<dyn ExecutionPlan>) -> bool {
         })
 }
 
+fn is_windows(node: &Arc<dyn ExecutionPlan>) -> bool {
+    node.is::<BoundedWindowAggExec>() || node.is::<WindowAggExec>()
+}
+
 fn has_windows(node: &Arc<dyn ExecutionPlan>) -> bool {
-    node.is::<BoundedWindowAggExec>()
-        || node.is::<WindowAggExec>()
-        || node.children().into_iter().any(has_windows)
+    is_windows(node) || node.children().into_iter().any(has_windows)
 }
 
 /// Whether the value of a row depends on rows that follow, or may be in the same place of the order.

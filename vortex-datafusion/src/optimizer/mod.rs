@@ -12,6 +12,7 @@ mod misdirected_filters;
 mod pushed_aggregates;
 mod rounded_filters;
 mod tell_scans;
+mod unordered;
 mod withhold_orders;
 
 use std::sync::Arc;
@@ -50,7 +51,7 @@ enum Place {
 }
 
 /// In the order of their places. The documentation of [`optimizer_rules`] names them, too.
-static RULES: [OwnRule; 4] = [
+static RULES: [OwnRule; 5] = [
     OwnRule {
         name: "vortex_first",
         place: Place::First,
@@ -74,6 +75,13 @@ static RULES: [OwnRule; 4] = [
         keeps_schema: true,
     },
     OwnRule {
+        name: "vortex_before_window_limits",
+        place: Place::Before("LimitPushPastWindows"),
+        // Orders are told again.
+        passes: &[|plan, _| unordered::told(plan)],
+        keeps_schema: true,
+    },
+    OwnRule {
         name: "vortex_before_pushdown_sort",
         place: Place::Before("PushdownSort"),
         passes: &[
@@ -88,6 +96,7 @@ static RULES: [OwnRule; 4] = [
         name: "vortex_last",
         place: Place::Last,
         passes: &[
+            |plan, _| unordered::told(plan),
             |plan, _| misdirected_filters::release(plan),
             // What the plan relies on, and which filters are wrong; scans also compute what they can.
             tell_scans::tell,
@@ -130,13 +139,14 @@ type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 /// let of_engine = PhysicalOptimizer::new().rules;
 /// let builder = SessionStateBuilder::new().with_physical_optimizer_rules(optimizer_rules(of_engine));
 /// # let state = builder.build();
-/// # assert_eq!(state.physical_optimizers().len(), PhysicalOptimizer::new().rules.len() + 4);
+/// # assert_eq!(state.physical_optimizers().len(), PhysicalOptimizer::new().rules.len() + 5);
 /// ```
 ///
 /// | place | rule | what would be wrong elsewhere |
 /// |---|---|---|
 /// | the first | `vortex_first` | rules before it may rely on orders that do not hold, and pass filters to other columns: queries return wrong rows |
 /// | directly before DataFusion's `EnsureRequirements`, if there is one | `vortex_before_requirements` | sorts are removed above filters such as `a / 10 = 6`; limits of sorts get below windows |
+/// | directly before DataFusion's `LimitPushPastWindows`, if there is one | `vortex_before_window_limits` | sorts and limits that the rule before has kept hinder other rules |
 /// | directly before DataFusion's `PushdownSort`, if there is one | `vortex_before_pushdown_sort` | orders rearrange files below a limit, which then takes other rows; limits cut off rows of windows |
 /// | the last | `vortex_last` | rules after it may pass filters to scans that drop rows, or make scans give up an order that a merge needs |
 ///

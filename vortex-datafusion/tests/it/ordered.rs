@@ -345,3 +345,38 @@ async fn nulls_of_one_file_do_not_come_between_the_values_of_two() {
     let plan = plan(&context, "SELECT a FROM alone ORDER BY a NULLS LAST").await;
     assert!(!plan.contains("SortExec"), "{plan}");
 }
+
+#[tokio::test]
+async fn sorts_that_are_needed_keep_their_limits_above_joins_and_offsets() {
+    let context = registered(4);
+    run(&context, "CREATE TABLE t AS SELECT value AS id, value % 4 AS f FROM generate_series(1, 100)").await;
+    run(&context, "CREATE TABLE d AS SELECT value AS k FROM generate_series(1, 5)").await;
+    let sql = "SELECT id FROM (SELECT id, f FROM t ORDER BY id DESC LIMIT 10 OFFSET 2)
+               ORDER BY id DESC, f DESC LIMIT 5 OFFSET 5";
+    assert_eq!(numbers(&run(&context, sql).await, 0), [93, 92, 91, 90, 89]);
+    let joined = plan(&context, "SELECT id, f FROM t JOIN d ON f = k ORDER BY id LIMIT 3").await;
+    assert!(joined.contains("TopK(fetch=3)"), "{joined}");
+    let totals = "SELECT id, f, w FROM (SELECT *, count(*) OVER () AS w FROM t) JOIN d ON f = k ORDER BY w, id LIMIT 3";
+    assert_eq!(numbers(&run(&context, totals).await, 0), [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn windows_are_of_all_groups_whatever_is_limited_above() {
+    let context = registered(4);
+    run(&context, "CREATE TABLE t AS SELECT value AS id, value % 4 AS f FROM generate_series(1, 100)").await;
+    for (sql, expected) in [
+        ("SELECT f, count(*) OVER () FROM t GROUP BY f ORDER BY f LIMIT 2", [4, 4]),
+        (
+            "SELECT m, CAST(rank() OVER (ORDER BY m) AS BIGINT) FROM (SELECT f, max(id) AS m FROM t GROUP BY f)
+             ORDER BY m DESC LIMIT 2",
+            [4, 3],
+        ),
+        (
+            "SELECT f, CAST(row_number() OVER (PARTITION BY f % 2 ORDER BY f) AS BIGINT) FROM t GROUP BY f
+             ORDER BY f DESC LIMIT 2",
+            [2, 2],
+        ),
+    ] {
+        assert_eq!(numbers(&run(&context, sql).await, 1), expected, "{sql}");
+    }
+}

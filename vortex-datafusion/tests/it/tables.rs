@@ -626,6 +626,12 @@ async fn registering_changes_nothing_else_of_a_session() {
     let ours: Vec<_> = rules.filter(|rule| rule.contains("vortex")).collect();
     assert_eq!(
         ours,
-        ["vortex_first", "vortex_before_requirements", "vortex_before_pushdown_sort", "vortex_last"]
+        [
+            "vortex_first",
+            "vortex_before_requirements",
+            "vortex_before_window_limits",
+            "vortex_before_pushdown_sort",
+            "vortex_last"
+        ]
     );
 }

@@ -141,6 +141,14 @@ async fn limits_of_sorts_get_below_windows_that_look_ahead() {
 }
 
 #[tokio::test]
+async fn limits_leave_out_groups_below_windows() {
+    let plain = Plain::new(2);
+    plain.table("t", "SELECT value AS id, value % 4 AS f FROM generate_series(1, 100)").await;
+    let sql = "SELECT f, count(*) OVER () FROM t GROUP BY f ORDER BY f LIMIT 2";
+    plain.assert_wrong(sql, &["0 2", "1 2"], &["0 4", "1 4"], "optimizer/unordered.rs").await;
+}
+
+#[tokio::test]
 async fn limits_allow_for_the_later_rows_of_one_window_only() {
     let plain = Plain::new(1);
     plain.table("t", "SELECT value * 7 % 11 AS a FROM generate_series(1, 10)").await;

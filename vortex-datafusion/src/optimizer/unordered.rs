@@ -1,0 +1,98 @@
+//! Rows whose order rules must not rely on.
+//!
+//! Whether rows below a sort are in its order is known only when `EnsureRequirements` has added the sorts that windows and
+//! merge joins need. If they are then, it leaves out the sort above, whose limit gets below them. An operator in between,
+//! which is there for a few rules only, keeps the sort where it is.
+//!
+//! ```text
+//! SortExec: TopK(fetch=2), [a]                         SortExec: TopK(fetch=2), [a]
+//!   WindowAggExec: [sum(v) PARTITION BY a]      ->       UnorderedExec
+//!                                                          WindowAggExec: [sum(v) PARTITION BY a]
+//! ```
+//!
+//! It also keeps `TopKAggregation` from leaving out groups below windows. See `tests/it/upstream/windows.rs`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion_common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
+use datafusion_common::{Result, internal_err};
+use datafusion_execution::{SendableRecordBatchStream, TaskContext};
+use datafusion_physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion_physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties as _, PlanProperties,
+};
+
+/// Rows of an operator, in no order as far as rules are told.
+#[derive(Debug)]
+struct UnorderedExec {
+    input: Arc<dyn ExecutionPlan>,
+    properties: Arc<PlanProperties>,
+}
+
+/// The rows of `input`, whose order is not told.
+pub(super) fn unordered(input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    let properties = PlanProperties::new(
+        EquivalenceProperties::new(input.schema()),
+        input.output_partitioning().clone(),
+        input.pipeline_behavior(),
+        input.boundedness(),
+    );
+    Arc::new(UnorderedExec { input, properties: Arc::new(properties) })
+}
+
+/// The plan in which orders are told again.
+pub(super) fn told(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let told = plan.transform_up(|node| {
+        Ok(match node.downcast_ref::<UnorderedExec>() {
+            Some(unordered) => Transformed::yes(Arc::clone(&unordered.input)),
+            None => Transformed::no(node),
+        })
+    });
+    told.map(|plan| plan.data)
+}
+
+impl DisplayAs for UnorderedExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("UnorderedExec")
+    }
+}
+
+impl ExecutionPlan for UnorderedExec {
+    fn name(&self) -> &str {
+        "UnorderedExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match <[_; 1]>::try_from(children) {
+            Ok([input]) => Ok(unordered(input)),
+            Err(children) => internal_err!("{} inputs of rows in no order", children.len()),
+        }
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        self.input.execute(partition, context)
+    }
+}
