@@ -67,6 +67,8 @@ static RULES: [OwnRule; 5] = [
         name: "vortex_before_requirements",
         place: Place::Before("EnsureRequirements"),
         passes: &[
+            // Orders of build sides, which joins do not have.
+            |plan, _| withhold_orders::withhold_build_sides(plan),
             // Sorts stay above filters that round.
             |plan, _| rounded_filters::with_null_tests(plan),
             // Limits of sorts stay above windows, joins and offsets.
@@ -145,7 +147,7 @@ type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 /// | place | rule | what would be wrong elsewhere |
 /// |---|---|---|
 /// | the first | `vortex_first` | rules before it may rely on orders that do not hold, and pass filters to other columns: queries return wrong rows |
-/// | directly before DataFusion's `EnsureRequirements`, if there is one | `vortex_before_requirements` | sorts are removed above filters such as `a / 10 = 6`; limits of sorts get below windows |
+/// | directly before DataFusion's `EnsureRequirements`, if there is one | `vortex_before_requirements` | sorts are removed above joins, and above filters such as `a / 10 = 6`; limits of sorts get below windows |
 /// | directly before DataFusion's `LimitPushPastWindows`, if there is one | `vortex_before_window_limits` | sorts and limits that the rule before has kept hinder other rules |
 /// | directly before DataFusion's `PushdownSort`, if there is one | `vortex_before_pushdown_sort` | orders rearrange files below a limit, which then takes other rows; limits cut off rows of windows |
 /// | the last | `vortex_last` | rules after it may pass filters to scans that drop rows, or make scans give up an order that a merge needs |

@@ -74,6 +74,29 @@ pub(super) fn withhold(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Execution
     withhold_below(plan, equated, true)
 }
 
+/// Withholds orders of scans on the build sides of hash joins, once the sides are chosen. DataFusion takes the rows of a join
+/// for ordered by the probe side and then by the build side, which they are not where rows of the probe side are equal in
+/// their order. See `tests/it/upstream/orders.rs`: `joins_claim_the_order_of_their_build_side`.
+pub(super) fn withhold_build_sides(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    without_build_orders(plan, false)
+}
+
+/// Whether `node` is on a build side, and its order that of the side, tells `is_built`.
+fn without_build_orders(node: Arc<dyn ExecutionPlan>, is_built: bool) -> Result<Arc<dyn ExecutionPlan>> {
+    if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
+        let source = scan.downcast_to_file_source::<VortexSource>().filter(|_| is_built);
+        let changed = source.and_then(|(config, _)| without_orders_of(config, |_| true));
+        return Ok(changed.map_or(node, |config| DataSourceExec::from_data_source(config) as _));
+    }
+    let builds_first = node.is::<HashJoinExec>();
+    let keeps_order = node.maintains_input_order();
+    let children = node.children().into_iter().zip(keeps_order).enumerate().map(|(at, (child, keeps))| {
+        without_build_orders(Arc::clone(child), (builds_first && at == 0) || (is_built && keeps))
+    });
+    let children = children.collect::<Result<_>>()?;
+    replace_children_if_necessary(node, children)
+}
+
 /// The columns whose order must be withheld, by their types: those from which DataFusion derives an order of
 /// expressions that change it. It does so through all casts between numbers, and through all between times.
 #[derive(Debug, Clone, Copy, Default)]

@@ -233,3 +233,20 @@ fn scan_of(node: &dyn ExecutionPlan) -> Option<FileScanConfig> {
         None => node.children().into_iter().find_map(|child| scan_of(child.as_ref())),
     }
 }
+
+#[tokio::test]
+async fn joins_claim_the_order_of_their_build_side() {
+    let plain = Plain::new(1);
+    let rows = "SELECT value / 4 AS g, 20 - value AS id FROM generate_series(1, 12)";
+    plain.sorted_table("o", rows, "g").await;
+    plain.sorted_table("k", "SELECT value AS k FROM generate_series(1, 20)", "k").await;
+    let sql = "SELECT g, id FROM o JOIN k ON id = k ORDER BY g, id LIMIT 3";
+    plain
+        .assert_wrong(
+            sql,
+            &["0 19", "0 18", "0 17"],
+            &["0 17", "0 18", "0 19"],
+            "optimizer/withhold_orders.rs",
+        )
+        .await;
+}
