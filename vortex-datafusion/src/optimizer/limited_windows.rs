@@ -93,8 +93,8 @@ fn has_windows_of_groups(node: &Arc<dyn ExecutionPlan>) -> bool {
     }
 }
 
-/// Whether rows may be in another order in the end: there are windows, operators that require an order, or rows are dealt out,
-/// which is undone if that does not help.
+/// Whether rows may be in another order in the end: there are windows, operators that require an order, or rows are
+/// dealt out, which is undone if that does not help.
 fn may_be_ordered(node: &Arc<dyn ExecutionPlan>) -> bool {
     is_windows(node)
         || node.is::<RepartitionExec>()
