@@ -3,13 +3,15 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use datafusion::execution::memory_pool::GreedyMemoryPool;
 use datafusion::prelude::SessionContext;
 use tempfile::TempDir;
 use test_store::{TestStore, WriteFault};
 use url::Url;
 
-use crate::files::{create, error, number, run, session};
+use crate::files::{create, error, number, run, session, session_within};
 
 /// A table of the numbers from 1 to 10, in two files.
 async fn table_of_ten(context: &SessionContext, place: &str) {
@@ -139,4 +141,42 @@ async fn files_that_cannot_be_removed_are_an_error() {
     store.fail_writes(WriteFault::Nothing);
     run(&context, "INSERT OVERWRITE t VALUES (100)").await;
     assert_eq!(state(&context).await, (1, 100));
+}
+
+#[tokio::test]
+async fn a_dropped_statement_changes_nothing() {
+    let store = TestStore::new();
+    let context = session();
+    context.register_object_store(&Url::parse("faulty://x").unwrap(), Arc::clone(&store) as _);
+    table_of_ten(&context, "faulty://x/t/").await;
+    // New files are there, but the store does not say so.
+    store.hold_answers(Some(".vortex"));
+    let statement = context.sql("INSERT OVERWRITE t VALUES (100)").await.unwrap();
+    let running = tokio::spawn(statement.collect());
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!running.is_finished());
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    store.hold_answers(None);
+    for _ in 0..200 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        if state(&context).await == (10, 55) {
+            return;
+        }
+    }
+    panic!("{:?}", state(&context).await);
+}
+
+#[tokio::test]
+async fn a_statement_without_enough_memory_changes_nothing() {
+    let (folder, place) = folder();
+    let context = session();
+    table_of_ten(&context, &place).await;
+    let before = names(folder.path());
+    let tight = session_within(&(Arc::new(GreedyMemoryPool::new(10_000)) as _));
+    create(&tight, "t (a BIGINT)", &place).await;
+    let message = error(&tight, "INSERT OVERWRITE t SELECT value FROM generate_series(1, 1000000)").await;
+    assert!(message.contains("allocat"), "{message}");
+    assert_eq!(names(folder.path()), before);
+    assert_eq!(state(&context).await, (10, 55));
 }
