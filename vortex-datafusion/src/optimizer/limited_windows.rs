@@ -59,7 +59,8 @@ pub(super) fn with_limits_above(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn 
             return Ok(Transformed::no(node));
         }
         // The sort is left out, so that the limit ends the query once there are enough rows.
-        if input.equivalence_properties().ordering_satisfy(sort.expr().iter().cloned())? {
+        let is_ordered = input.equivalence_properties().ordering_satisfy(sort.expr().iter().cloned())?;
+        if is_ordered && orders_are_given(input)? {
             let all = without_limit(&node)?;
             return Ok(Transformed::yes(Arc::new(GlobalLimitExec::new(all, 0, sort.fetch()))));
         }
@@ -91,6 +92,23 @@ fn has_windows_of_groups(node: &Arc<dyn ExecutionPlan>) -> bool {
         true => node.exists(|below| Ok(below.is::<AggregateExec>())).unwrap_or(true),
         false => node.children().into_iter().any(has_windows_of_groups),
     }
+}
+
+/// Whether operators get their rows in the orders that they require. Otherwise sorts will be added, and the order above them
+/// is another one.
+fn orders_are_given(node: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    for (child, required) in node.children().into_iter().zip(node.required_input_ordering()) {
+        let is_given = match required {
+            Some(required) => {
+                child.equivalence_properties().ordering_satisfy_requirement(required.into_single())?
+            }
+            None => true,
+        };
+        if !is_given || !orders_are_given(child)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Whether rows may be in another order in the end: there are windows, operators that require an order, or rows are

@@ -357,6 +357,22 @@ async fn sorts_that_are_needed_keep_their_limits_above_joins_and_offsets() {
     assert_eq!(numbers(&run(&context, sql).await, 0), [93, 92, 91, 90, 89]);
     let joined = plan(&context, "SELECT id, f FROM t JOIN d ON f = k ORDER BY id LIMIT 3").await;
     assert!(joined.contains("TopK(fetch=3)"), "{joined}");
+    // An order that windows change is none of the join.
+    let folder = tempfile::tempdir().unwrap();
+    let one = registered(1);
+    copy(
+        &one,
+        "SELECT value % 7 AS g, value AS id FROM generate_series(1, 30) ORDER BY g",
+        folder.path().join("r.vortex").display(),
+    )
+    .await;
+    create(&one, "r", folder.path().join("r.vortex").display()).await;
+    run(&one, "CREATE TABLE d AS SELECT value AS k FROM generate_series(1, 5)").await;
+    let ranked = "SELECT *, rank() OVER (PARTITION BY id ORDER BY id DESC) AS n FROM r";
+    let sql =
+        format!("SELECT g, id, n FROM ({ranked}) LEFT SEMI JOIN d ON id = k ORDER BY g LIMIT 2 OFFSET 2");
+    let ranked = plan(&one, &sql).await;
+    assert!(ranked.contains("TopK(fetch=4)"), "{ranked}");
     let totals = "SELECT id, f, w FROM (SELECT *, count(*) OVER () AS w FROM t) JOIN d ON f = k ORDER BY w, id LIMIT 3";
     assert_eq!(numbers(&run(&context, totals).await, 0), [1, 2, 3]);
 }
