@@ -186,8 +186,8 @@ pub struct StorageProfile {
     pub coalesce_gap: u64,
     /// Largest read that coalescing may create.
     pub max_read: u64,
-    /// Maximum number of reads in flight, but for rows that are [fetched individually](crate::scan::RowAccess::Single),
-    /// of which each column has so many; 0 counts as 1.
+    /// Maximum number of reads in flight, but for rows that are [fetched individually](crate::scan::RowAccess::Single)
+    /// from storage that is not remote, of which each column has so many; 0 counts as 1.
     pub concurrency: usize,
     /// Maximum number of bytes to read from the end of a file when opening it; of a remote file, all if it has at most
     /// twice as many.
@@ -241,7 +241,7 @@ impl StorageProfile {
     };
 
     /// Maximum number of reads in flight; at least one, since no read would ever start otherwise.
-    fn slots(&self) -> usize {
+    pub(crate) fn slots(&self) -> usize {
         self.concurrency.max(1)
     }
 }

@@ -30,12 +30,16 @@ impl Pace {
         }
     }
 
+    /// What a stream delivers in the time that a request waits for its first byte, if both were measured.
+    pub(super) fn bytes_per_latency(&self) -> Option<u64> {
+        // Casts from floats saturate.
+        Some((self.latency? * self.bandwidth?) as u64)
+    }
+
     /// The profile with the gap that is worth reading at this pace, limited by the declared one.
     pub(super) fn adapt(&self, profile: StorageProfile) -> StorageProfile {
-        let (Some(latency), Some(bandwidth)) = (self.latency, self.bandwidth) else { return profile };
+        let Some(pays) = self.bytes_per_latency() else { return profile };
         let declared = profile.coalesce_gap;
-        // Casts from floats saturate.
-        let pays = (latency * bandwidth) as u64;
         StorageProfile { coalesce_gap: pays.clamp(declared / 8, declared), ..profile }
     }
 

@@ -1,5 +1,5 @@
-//! Many small reads of one source, which lie too far apart to be joined. They are not queued: those who ask for
-//! them wait for all of them.
+//! Many small reads of local storage, which lie too far apart to be joined. They are not queued: those who ask
+//! for them wait for all of them.
 
 use std::ops::Range;
 

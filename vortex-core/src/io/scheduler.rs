@@ -75,8 +75,8 @@ pub struct Scheduler {
 impl Scheduler {
     /// A scheduler that holds at most about `budget` bytes that are not yet decoded. One split per scan
     /// is always admitted, so that a small budget slows scans down but never stops them. A remote read that
-    /// delivers nothing for 60 seconds fails; single rows, and descriptions of files, are read without this limit, only
-    /// with those of the store.
+    /// delivers nothing for 60 seconds fails; descriptions of files are read without this limit, only with those of
+    /// the store.
     pub fn new(budget: u64) -> Arc<Self> {
         Self::with_stall(budget, DEFAULT_STALL)
     }
@@ -100,6 +100,17 @@ impl Scheduler {
     /// The peak number of bytes in use.
     pub fn peak_bytes(&self) -> u64 {
         self.budget.peak()
+    }
+
+    /// What a stream of the store of a source delivers in the time that a request waits for its first byte: as measured by
+    /// now, or as its profile declares.
+    pub(crate) fn bytes_per_latency(&self, source: &dyn ReadAt) -> u64 {
+        let queues = self.queues.lock();
+        let mut measured = queues
+            .iter()
+            .filter(|queue| *queue.store == *source.store())
+            .filter_map(|queue| queue.state.lock().pace.bytes_per_latency());
+        measured.next().unwrap_or(source.profile().coalesce_gap)
     }
 
     pub(crate) fn budget(&self) -> &Arc<Budget> {

@@ -7,8 +7,9 @@
 //! Attempting to read rows of a layout reveals which bytes are missing: first the trees of arrays, then
 //! offsets and codes, then the values these refer to. All columns of a task are attempted before anything
 //! is fetched. Thus there are only as many rounds as a single column needs, and each round makes many
-//! small reads at once. This requires a source for which small reads are cheap. Of a file in memory, all
-//! bytes are available from the start.
+//! small reads at once. Of a file in memory, all bytes are available from the start. On local storage, small
+//! reads are cheap. On remote storage, each round takes as long as an object store takes to answer, and a few
+//! rows pay where segments are long or the line is slow.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -16,7 +17,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{Array as _, RecordBatch, UInt64Array};
-use futures::future::BoxFuture;
+use arrow::buffer::Buffer;
+use futures::future::{BoxFuture, try_join_all};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 
 use super::RowAccess;
@@ -28,7 +30,7 @@ use crate::array::pieces::Piece;
 use crate::array::row_bytes::copied_bytes;
 use crate::array::{ArrayRef, concat};
 use crate::budget::Reservation;
-use crate::io::{Urgency, read_scattered, runtime};
+use crate::io::{PendingBytes, RangeRequest, Urgency, read_scattered, runtime};
 use crate::layout::{PieceSet, SegmentSet};
 use crate::limits::Work;
 use crate::segments::SegmentId;
@@ -42,6 +44,16 @@ const BYTES_PER_VALUE: u64 = 8 << 10;
 /// in 130 takes as long in either way for up to five columns, and half as long for all 105; one in 2,000 takes half and a
 /// seventh. It is also faster if the operating system has to read from a disk.
 const MIN_ROWS_PER_WANTED: u64 = 128;
+
+/// Rounds that rows of remote storage take: for trees, for offsets or codes, and for values.
+const ROUNDS: u64 = 3;
+
+/// Reads of one value in all of these.
+const READS_PER_VALUE: u64 = 2;
+
+/// So many reads from remote storage cost as much as one more round. It is a price: they take no time if they are in flight at
+/// once, but stores charge for them and limit them.
+const READS_PER_ROUND: f64 = 16.0;
 
 /// Maximum number of rows fetched together.
 const ROWS_AT_ONCE: usize = 1024;
@@ -64,8 +76,28 @@ pub(super) fn pays(plan: &Plan, rows: u64, segment_bytes: u64) -> bool {
         _ if values == 0 => false,
         RowAccess::Single => true,
         RowAccess::Segments => false,
-        RowAccess::Cheapest => !plan.is_remote() && values.saturating_mul(BYTES_PER_VALUE) < segment_bytes,
+        RowAccess::Cheapest if plan.is_remote() => pays_remotely(plan, values, segment_bytes),
+        RowAccess::Cheapest => values.saturating_mul(BYTES_PER_VALUE) < segment_bytes,
     }
+}
+
+/// As [`pays`], of remote storage. Costs are in rounds, each of which takes the time to the first byte of a read.
+fn pays_remotely(plan: &Plan, values: u64, segment_bytes: u64) -> bool {
+    let source = plan.file.source();
+    let profile = source.profile();
+    let slots = profile.slots() as u64;
+    let price = |reads: u64| reads as f64 / READS_PER_ROUND;
+
+    let pieces = values.saturating_mul(READS_PER_VALUE);
+    let rounds = ROUNDS.max(pieces.div_ceil(slots));
+    let singly = rounds as f64 + price(pieces);
+
+    let reads = segment_bytes.div_ceil(profile.max_read.max(1));
+    let streams = reads.clamp(1, slots);
+    let per_round = plan.scheduler.bytes_per_latency(source.as_ref()).max(1).saturating_mul(streams);
+    let whole = 1.0 + segment_bytes as f64 / per_round as f64 + price(reads);
+
+    singly < whole
 }
 
 /// The rows that a scan fetches individually, in the order of the file, in parts; empty if it reads
@@ -84,13 +116,37 @@ pub(super) fn parts(plan: &Plan, limit: u64) -> Result<VecDeque<Arc<[u64]>>> {
 fn fetches_singly(plan: &Plan, rows: &[u64], range: &Range<u64>) -> Result<bool> {
     let count = rows.len() as u64;
     let is_likely = pays(plan, count, plan.file.footer().file_size());
-    if plan.row_access != RowAccess::Cheapest || plan.is_remote() || plan.projection.is_empty() {
+    if plan.row_access != RowAccess::Cheapest || plan.projection.is_empty() {
         return Ok(is_likely);
     }
-    let splits = rows.chunk_by(|a, b| a / plan.split_step == b / plan.split_step).count() as u64;
+    let must_read_whole = || plan.table().any_must_be_read_whole();
+    if plan.is_remote() {
+        return Ok(is_likely && !must_read_whole() && pays(plan, count, bytes_of_splits(plan, rows)?));
+    }
+    let splits = splits(plan, rows).count() as u64;
     let among = splits.saturating_mul(plan.split_step).min(plan.file.row_count());
-    let are_few = count.saturating_mul(MIN_ROWS_PER_WANTED) < among && !plan.table().any_must_be_read_whole();
+    let are_few = count.saturating_mul(MIN_ROWS_PER_WANTED) < among && !must_read_whole();
     Ok(are_few || (is_likely && exceed_rows(plan, range, count)?))
+}
+
+/// The rows of each split that has some.
+fn splits<'a>(plan: &Plan, rows: &'a [u64]) -> impl Iterator<Item = &'a [u64]> {
+    let step = plan.split_step;
+    rows.chunk_by(move |a, b| a / step == b / step)
+}
+
+/// Bytes of the segments that splits with these rows would read.
+fn bytes_of_splits(plan: &Plan, rows: &[u64]) -> Result<u64> {
+    let have = SegmentSet::new(plan.table());
+    let mut segments = BTreeSet::new();
+    for rows in splits(plan, rows) {
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else { continue };
+        let range = *first..last + 1;
+        for column in &plan.projection {
+            segments.extend(wanted(&have, |have, want| column.request(&range, have, want))?);
+        }
+    }
+    missing_bytes(plan, &Vec::from_iter(segments))
 }
 
 /// Number of rows fetched together; fewer if they take kilobytes, as in splits.
@@ -200,8 +256,10 @@ enum Fetched {
 async fn fetch_at_once(plan: &Plan, portion: &Portion) -> Result<Fetched> {
     let (columns, rows) = (&portion.columns, &portion.rows);
     let mut have = PieceSet::new(plan.table(), plan.file.trees());
-    if let Some(contents) = plan.file.source().contents() {
-        have = have.with_contents(contents.into());
+    match plan.file.source().contents() {
+        Some(contents) => have = have.with_contents(contents.into()),
+        None if plan.is_remote() => have.add_pieces([plan.table().tail.piece()]),
+        None => {}
     }
     let mut decoded: Vec<Option<ArrayRef>> = vec![None; columns.len()];
     let (mut reservations, mut held, mut in_vain) = (Vec::new(), 0, 0);
@@ -272,7 +330,7 @@ async fn fetch_round(
 ) -> Result<()> {
     plan.metrics.peak_bytes.raise(plan.memory.peak());
     let start = Instant::now();
-    let pieces = read_scattered(plan.file.source().as_ref(), ranges, &plan.metrics).await?;
+    let pieces = fetch_ranges(plan, ranges).await?;
     have.add_pieces(ranges.iter().zip(pieces).map(|(range, bytes)| Piece { start: range.start, bytes }));
     if !whole.is_empty() {
         let leases = lease(plan, whole, |_| Urgency::projection(0), memory)?;
@@ -283,6 +341,20 @@ async fn fetch_round(
     }
     plan.metrics.io_wait_nanos.add_since(start);
     Ok(())
+}
+
+/// Fetches ranges of the file. Those of remote storage are requested like segments: ranges that lie close together, also of
+/// other columns, share a read.
+async fn fetch_ranges(plan: &Plan, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
+    let source = plan.file.source();
+    if !plan.is_remote() {
+        return read_scattered(source.as_ref(), ranges, &plan.metrics).await;
+    }
+    let urgency = Urgency::projection(0);
+    let requests = ranges.iter().map(|range| RangeRequest { range: range.clone(), urgency });
+    let (pending, unsent) = plan.scheduler.request(source, requests.collect(), &plan.metrics);
+    unsent.send();
+    try_join_all(pending.iter().map(PendingBytes::wait)).await
 }
 
 /// As [`fetch_portion`], but in halves, to hold less memory at a time than the `bytes` of all, if these are known.
@@ -494,6 +566,53 @@ mod tests {
             (0..1000).map(|_| (0..512).flat_map(|_| next().to_le_bytes()).collect()).collect();
         let rows = Arc::new(BinaryArray::from_iter_values(rows)) as ArrayRef;
         RecordBatch::try_from_iter([("b", rows)]).unwrap()
+    }
+
+    /// The same rows, numbered.
+    fn numbered_noise() -> RecordBatch {
+        let numbers = Arc::new(Int64Array::from_iter_values(0..1000)) as ArrayRef;
+        let noise = noise().column(0).clone();
+        RecordBatch::try_from_iter([("n", numbers), ("b", noise)]).unwrap()
+    }
+
+    #[tokio::test]
+    async fn rows_of_remote_storage_are_fetched_individually_if_segments_take_longer() {
+        let table = numbered_noise();
+        let bytes = written([&table], WriteOptions::new()).await;
+        for (bytes_per_latency, is_single) in [(8 << 20, false), (64 << 10, true)] {
+            let profile = StorageProfile { coalesce_gap: bytes_per_latency, ..StorageProfile::REMOTE };
+            let source = Arc::new(Stored::new(bytes.clone(), profile));
+            let file = VortexFile::open(source).await.unwrap();
+            for filter in [None, Some(column("n").eq(7))] {
+                let by_filter = filter.is_some();
+                let scan = file.scan().with_scheduler(Scheduler::new(1 << 30));
+                let scan = match filter {
+                    Some(filter) => scan.with_filter(filter),
+                    None => scan.with_row_indices([7]),
+                };
+                let metrics = Arc::clone(scan.metrics());
+                let batches: Vec<_> = scan.into_stream().unwrap().try_collect().await.unwrap();
+                assert_eq!(concat_batches(&table.schema(), &batches).unwrap(), table.slice(7, 1));
+                let bytes = metrics.bytes_read.get();
+                assert_eq!(bytes < 100_000, is_single, "{bytes} bytes, by filter: {by_filter}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn rows_of_remote_storage_that_lie_close_share_reads() {
+        let table = numbered_noise();
+        let bytes = written([&table], WriteOptions::new()).await;
+        let file = VortexFile::open(Arc::new(Stored::new(bytes, StorageProfile::REMOTE))).await.unwrap();
+        let rows = Arc::from([3, 4, 5, 10, 12]);
+        let scan = file.scan().with_row_indices(Arc::clone(&rows)).with_row_access(RowAccess::Single);
+        let metrics = Arc::clone(scan.metrics());
+        let batches: Vec<_> = scan.into_stream().unwrap().try_collect().await.unwrap();
+        let found = concat_batches(&table.schema(), &batches).unwrap();
+        let expected = arrow::compute::take_record_batch(&table, &UInt64Array::from(rows.to_vec())).unwrap();
+        assert_eq!(found, expected);
+        let (requests, reads) = (metrics.requests.get(), metrics.reads.get());
+        assert!(reads < requests, "{reads} reads for {requests} requests");
     }
 
     #[tokio::test]

@@ -53,14 +53,14 @@ const DEFAULT_BATCH_SIZE: usize = 8192;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RowAccess {
-    /// In the way estimated to be cheaper: individually where rows lie far apart and small reads are
-    /// cheap.
+    /// In the way estimated to be cheaper. On local storage, this is individually where rows lie far apart. On remote
+    /// storage, it is where segments would take longer to transfer, at the pace measured, than the few rounds of
+    /// small reads: values of kilobytes, or a slow line.
     #[default]
     Cheapest,
-    /// Each row individually, reading only the bytes that it needs. On remote storage, each of these reads is a
-    /// request of its own, however close they lie, and each value takes several of them, one after the other. A
-    /// column has as many in flight as the [profile](crate::io::StorageProfile::concurrency) allows. This rarely
-    /// pays there for more than a few rows.
+    /// Each row individually, reading only the bytes that it needs. Each value takes a few reads, one after the other.
+    /// On remote storage, those that lie close to each other are one request, as for segments. On local storage, a column
+    /// has as many in flight as the [profile](crate::io::StorageProfile::concurrency) allows.
     Single,
     /// As part of the segments that contain them, which are read as a whole.
     Segments,

@@ -5,6 +5,7 @@ use std::ops::Range;
 use arrow::buffer::Buffer;
 
 use super::Segment;
+use crate::array::pieces::Piece;
 use crate::io::READ_ALIGNMENT;
 
 /// A file of up to this size is kept in memory as a whole if a single read fetched it.
@@ -43,6 +44,11 @@ impl KeptTail {
         let at = usize::try_from(range.start.checked_sub(self.start)?).ok()?;
         let len = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
         (at.checked_add(len)? <= self.bytes.len()).then(|| self.bytes.slice_with_length(at, len))
+    }
+
+    /// All of it, as a piece of the file.
+    pub(crate) fn piece(&self) -> Piece {
+        Piece { start: self.start, bytes: self.bytes.clone() }
     }
 
     pub(crate) fn len(&self) -> usize {
