@@ -41,6 +41,7 @@ use datafusion_datasource::sink::DataSink;
 use datafusion_datasource::write::demux::DemuxedStreamReceiver;
 use datafusion_datasource::write::get_writer_schema;
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
+use datafusion_expr::dml::InsertOp;
 use datafusion_physical_expr::LexRequirement;
 use datafusion_physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricCategory, MetricsSet};
 use datafusion_physical_plan::{DisplayAs, DisplayFormatType};
@@ -136,8 +137,8 @@ impl VortexSink {
     }
 
     /// The files that have been written, in the order in which they were completed; a table format records
-    /// them when it commits. Empty until all are complete; if a plan runs again, those of all runs. If the statement replaces
-    /// files and some could not be removed, it fails although these are there.
+    /// them when it commits. Empty until all are complete; if a plan runs again, those of all runs, unless each
+    /// replaces those before. If the statement replaces files and some could not be removed, it fails although these are there.
     pub fn written(&self) -> Vec<WrittenFile> {
         self.written.lock().clone()
     }
@@ -226,8 +227,13 @@ impl FileSink for VortexSink {
         rows_written.add(usize::try_from(rows).unwrap_or(usize::MAX));
         bytes_written.add(usize::try_from(bytes).unwrap_or(usize::MAX));
         files_written.add(files.len());
-        let outcome = remove_replaced(destination, replaced_files(&self.config), &files).await;
-        self.written.lock().extend(files);
+        let replaced = replaced_files(&self.config, &self.written.lock());
+        let outcome = remove_replaced(destination, replaced, &files).await;
+        let mut written = self.written.lock();
+        if self.config.insert_op == InsertOp::Overwrite && outcome.is_ok() {
+            written.clear();
+        }
+        written.extend(files);
         outcome.map(|()| rows)
     }
 }

@@ -127,6 +127,19 @@ async fn files_added_meanwhile_stay() {
 }
 
 #[tokio::test]
+async fn a_plan_that_runs_again_replaces_what_it_has_written() {
+    let (_folder, place) = folder();
+    let context = session();
+    table_of_ten(&context, &place).await;
+    let planned = context.sql("INSERT OVERWRITE t VALUES (100)").await.unwrap();
+    let plan = planned.create_physical_plan().await.unwrap();
+    for _ in 0..2 {
+        datafusion::physical_plan::collect(Arc::clone(&plan), context.task_ctx()).await.unwrap();
+        assert_eq!(state(&context).await, (1, 100));
+    }
+}
+
+#[tokio::test]
 async fn files_that_cannot_be_removed_are_an_error() {
     let store = TestStore::new();
     let context = session();
