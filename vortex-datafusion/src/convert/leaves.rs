@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef, Fields, Schema, SchemaRef};
-use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TransformedResult as _, TreeNode, TreeNodeRecursion};
 use datafusion_common::{HashMap, Result};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{CastExpr, Column, LambdaVariable};
@@ -51,7 +51,7 @@ impl Leaves {
             let leaf: Arc<dyn PhysicalExpr> = Arc::new(Column::new(self.fields[at].name(), at));
             Ok(Transformed::new(leaf, true, TreeNodeRecursion::Jump))
         })
-        .map(|rewritten| rewritten.data)
+        .data()
     }
 
     fn add(&mut self, path: FieldPath, field: &FieldRef) -> usize {

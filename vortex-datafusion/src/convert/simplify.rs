@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Schema, TimeUnit};
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::{Transformed, TransformedResult as _, TreeNode};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::Operator;
 use datafusion_physical_expr::PhysicalExpr;
@@ -33,7 +33,7 @@ use super::cast_is_strictly_monotonic;
 /// # Errors
 /// If an expression cannot be built with its new children.
 pub(crate) fn simplify(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Arc<dyn PhysicalExpr>> {
-    let simpler = expr.transform_up(|node| {
+    expr.transform_up(|node| {
         if node.is::<Literal>() {
             return Ok(Transformed::no(node));
         }
@@ -52,8 +52,8 @@ pub(crate) fn simplify(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<A
             simplest = Transformed::yes(simpler);
         }
         Ok(simplest)
-    })?;
-    Ok(simpler.data)
+    })
+    .data()
 }
 
 /// Rewrites a comparison of a cast column as a comparison of the column itself.

@@ -140,7 +140,7 @@ impl OpenerState {
         let Some(filter) = adapted.filter()? else { return Ok(nothing()) };
         let (leaves, projector) = adapted.projection()?;
         let metrics = self.metrics.file();
-        let scan = adapted.scan_of(&leaves, filter).with_metrics(Arc::clone(metrics.scan()));
+        let scan = adapted.scan_builder(&leaves, filter).with_metrics(Arc::clone(metrics.scan()));
         let Some(scan) = self.rows_to_read(scan, &file, opened.row_count())? else { return Ok(nothing()) };
         let aggregated = match &self.aggregation {
             Some(aggregation) => Some(Aggregated::try_new(&adapted, aggregation, &scan)?),
@@ -366,7 +366,7 @@ impl<'a> Adapted<'a> {
     }
 
     /// The scan of all rows of the file.
-    fn scan_of(&self, leaves: &Leaves, filter: Expr) -> ScanBuilder {
+    fn scan_builder(&self, leaves: &Leaves, filter: Expr) -> ScanBuilder {
         let wanted = self.scan;
         let mut scan = self
             .file

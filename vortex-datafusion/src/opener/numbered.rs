@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::{Transformed, TransformedResult as _, TreeNode};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::Operator;
 use datafusion_functions::core::file_row_index::FileRowIndexFunc;
@@ -31,15 +31,15 @@ pub(super) fn wants_row_numbers(projection: &ProjectionExprs) -> bool {
 
 /// The expression with the function replaced by column `at`, which holds the numbers.
 pub(super) fn with_number(expr: Arc<dyn PhysicalExpr>, at: usize) -> Result<Arc<dyn PhysicalExpr>> {
-    let replaced = expr.transform_up(|node| {
+    expr.transform_up(|node| {
         if ScalarFunctionExpr::try_downcast_func::<FileRowIndexFunc>(node.as_ref()).is_none() {
             return Ok(Transformed::no(node));
         }
         let number = Arc::new(Column::new(ROW_NUMBER, at));
         let number: Arc<dyn PhysicalExpr> = Arc::new(CastExpr::new(number, DataType::Int64, None));
         Ok(Transformed::yes(number))
-    })?;
-    Ok(replaced.data)
+    })
+    .data()
 }
 
 /// The most rows that are listed individually.

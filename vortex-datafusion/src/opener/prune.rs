@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::{Transformed, TransformedResult as _, TreeNode};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_datasource::{PartitionedFile, TableSchema};
 use datafusion_functions::core::input_file_name::InputFileNameFunc;
@@ -41,11 +41,12 @@ impl<'a> FileConstants<'a> {
     /// # Errors
     /// If an expression cannot be built with its new children.
     pub(crate) fn fill(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
-        let filled = Arc::clone(expr).transform_up(|node| match self.value(&node) {
-            Some(value) => Ok(Transformed::yes(lit(value))),
-            None => Ok(Transformed::no(node)),
-        })?;
-        Ok(filled.data)
+        Arc::clone(expr)
+            .transform_up(|node| match self.value(&node) {
+                Some(value) => Ok(Transformed::yes(lit(value))),
+                None => Ok(Transformed::no(node)),
+            })
+            .data()
     }
 
     fn value(&self, node: &Arc<dyn PhysicalExpr>) -> Option<ScalarValue> {

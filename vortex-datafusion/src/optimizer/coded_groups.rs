@@ -20,7 +20,7 @@ use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode, Physica
 use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use super::pushed_aggregates::kind_of;
-use super::{dealt, scan_of};
+use super::{dealt, dealt_scan};
 use crate::aggregation::Kind;
 use crate::convert::{is_bytes, values_of};
 use crate::grouping::{CodedAggregateExec, MAX_CODES, coded, has_distances};
@@ -32,7 +32,7 @@ const FILES_ASKED: usize = 8;
 /// The aggregation with groups that are found by codes; `None` if there may be too many of them.
 pub(super) fn push(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(aggregate) = node.downcast_ref::<AggregateExec>() else { return Ok(None) };
-    let Some((config, source)) = scan_of(aggregate.input()) else { return Ok(None) };
+    let Some((config, source)) = dealt_scan(aggregate.input()) else { return Ok(None) };
     let Some(outputs) = source.projection_of_rows().filter(|_| source.options().aggregate_pushdown) else {
         return Ok(None);
     };

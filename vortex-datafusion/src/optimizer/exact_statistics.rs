@@ -34,7 +34,7 @@ use datafusion_common::config::ConfigOptions;
 use datafusion_common::stats::Precision;
 use datafusion_common::{Result, ScalarValue, Statistics};
 use datafusion_datasource::file_groups::FileGroup;
-use datafusion_datasource::file_scan_config::FileScanConfigBuilder;
+use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{CastExpr, Column};
@@ -46,6 +46,7 @@ use datafusion_physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion_physical_plan::union::UnionExec;
 use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
+use super::vortex_scan;
 use crate::convert::cast_is_monotonic;
 use crate::selection::RowSelection;
 use crate::source::VortexSource;
@@ -82,8 +83,8 @@ fn has_no_rows(input: &Arc<dyn ExecutionPlan>) -> Result<bool> {
 /// The plan over scans that state their statistics exactly; `None` if another operator changes the rows, or
 /// casts values in a way that changes their order.
 fn with_exact_statistics(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
-        return exact_scan(scan);
+    if let Some((config, source)) = vortex_scan(node) {
+        return exact_scan(config, source);
     }
     let is_partial =
         node.downcast_ref::<AggregateExec>().is_some_and(|inner| *inner.mode() == AggregateMode::Partial);
@@ -108,8 +109,7 @@ fn with_exact_statistics(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn
 
 /// The scan with exact statistics. Filters that are only hints do not matter: the aggregation itself produces one
 /// for its extremes.
-fn exact_scan(scan: &DataSourceExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    let Some((config, source)) = scan.downcast_to_file_source::<VortexSource>() else { return Ok(None) };
+fn exact_scan(config: &FileScanConfig, source: &VortexSource) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let files = || config.file_groups.iter().flat_map(FileGroup::iter);
     let is_whole = config.limit.is_none()
         && source.filters.accepted().is_empty()

@@ -18,27 +18,26 @@
 use std::sync::Arc;
 
 use datafusion_common::Result;
-use datafusion_common::tree_node::{Transformed, TreeNode as _};
-use datafusion_datasource::source::DataSourceExec;
+use datafusion_common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_physical_plan::limit::GlobalLimitExec;
 
-use crate::source::VortexSource;
+use super::vortex_scan;
 
 /// The plan with the limits of ordered scans of several files above the scans, too.
 pub(super) fn with_limits_above(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let limited = plan.transform_up(|node| {
+    plan.transform_up(|node| {
         Ok(match limit_of_files_in_order(&node) {
             Some(limit) => Transformed::yes(Arc::new(GlobalLimitExec::new(node, 0, Some(limit)))),
             None => Transformed::no(node),
         })
-    });
-    limited.map(|plan| plan.data)
+    })
+    .data()
 }
 
 /// The limit of a scan that reads several files one after the other, in the order of their rows.
 fn limit_of_files_in_order(node: &Arc<dyn ExecutionPlan>) -> Option<usize> {
-    let (config, _) = node.downcast_ref::<DataSourceExec>()?.downcast_to_file_source::<VortexSource>()?;
+    let (config, _) = vortex_scan(node)?;
     let [files] = config.file_groups.as_slice() else { return None };
     config.limit.filter(|_| files.len() > 1 && !config.output_ordering.is_empty())
 }

@@ -33,7 +33,7 @@
 
 use std::sync::Arc;
 
-use datafusion_common::tree_node::{Transformed, TreeNode as _};
+use datafusion_common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
 use datafusion_common::{Result, internal_datafusion_err};
 use datafusion_expr::{WindowFrameBound, WindowFrameUnits};
 use datafusion_physical_expr::window::{StandardWindowExpr, WindowExpr};
@@ -47,10 +47,11 @@ use datafusion_physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, replace_children_if_necessary};
 
 use super::unordered::unordered;
+use super::with_children;
 
 /// The plan with limits that stay above what is computed from all rows.
 pub(super) fn with_limits_above(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let kept = plan.transform_up(|node| {
+    plan.transform_up(|node| {
         let Some(sort) = node.downcast_ref::<SortExec>() else { return Ok(Transformed::no(node)) };
         let input = sort.input();
         // A limit of each partition is none of the query.
@@ -70,8 +71,8 @@ pub(super) fn with_limits_above(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn 
                 .map(Transformed::yes),
             false => Ok(Transformed::no(node)),
         }
-    });
-    kept.map(|plan| plan.data)
+    })
+    .data()
 }
 
 /// Whether rows in order come through an operator that needs all rows of its input, or pairs, or skips them. Partitions may
@@ -195,9 +196,7 @@ fn change(node: Arc<dyn ExecutionPlan>, above: Above) -> Result<Arc<dyn Executio
         (None, Above::Windows(_)) if is_unary && partitions > 1 => above,
         _ => Above::Anything,
     };
-    let children = node.children().into_iter().map(|child| change(Arc::clone(child), below));
-    let children = children.collect::<Result<_>>()?;
-    replace_children_if_necessary(node, children)
+    with_children(&node, |_, child| change(child, below))
 }
 
 /// Whether this is a sort that returns the first rows of each partition, by more columns than these. It cannot be the limit

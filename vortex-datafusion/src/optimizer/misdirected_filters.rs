@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{FieldRef, Schema};
-use datafusion_common::tree_node::{Transformed, TreeNode as _};
+use datafusion_common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
 use datafusion_common::{JoinType, Result};
 use datafusion_expr::ColumnarValue;
 use datafusion_physical_expr::PhysicalExpr;
@@ -105,21 +105,21 @@ impl PhysicalExpr for HeldBack {
 /// Marks conjuncts of filters that might be misdirected, so that they stay where they are: also above tables of other
 /// formats, since filters below a join accept them as well.
 pub(super) fn hold_back(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let marked = plan.transform_down(|node| {
+    plan.transform_down(|node| {
         with_conjuncts(node, |filter, conjunct| {
             let is_held_back = may_be_misdirected(filter.input().as_ref(), &names_of(conjunct));
             is_held_back.then(|| Arc::new(HeldBack(Arc::clone(conjunct))) as _)
         })
-    });
-    marked.map(|plan| plan.data)
+    })
+    .data()
 }
 
 /// Restores what [`hold_back`] marked.
 pub(super) fn release(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let restored = plan.transform_down(|node| {
+    plan.transform_down(|node| {
         with_conjuncts(node, |_, conjunct| conjunct.downcast_ref().map(|HeldBack(inner)| Arc::clone(inner)))
-    });
-    restored.map(|plan| plan.data)
+    })
+    .data()
 }
 
 /// A filter with some of its conjuncts replaced.

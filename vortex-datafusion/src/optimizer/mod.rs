@@ -24,7 +24,7 @@ use datafusion_common::config::ConfigOptions;
 use datafusion_datasource::file_scan_config::FileScanConfig;
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_physical_plan::repartition::RepartitionExec;
-use datafusion_physical_plan::{ExecutionPlan, Partitioning};
+use datafusion_physical_plan::{ExecutionPlan, Partitioning, replace_children_if_necessary};
 use datafusion_session::Session;
 
 use crate::source::VortexSource;
@@ -193,16 +193,30 @@ pub(crate) fn has_rules(session: &dyn Session) -> bool {
     RULES.iter().all(|own| has(own.name) || matches!(own.place, Place::Before(other) if !has(other)))
 }
 
+/// The node, if it is a scan of Vortex files.
+fn vortex_scan(node: &Arc<dyn ExecutionPlan>) -> Option<(&FileScanConfig, &VortexSource)> {
+    node.downcast_ref::<DataSourceExec>()?.downcast_to_file_source()
+}
+
 /// The scan, perhaps with its batches dealt out to more partitions.
-fn scan_of(node: &Arc<dyn ExecutionPlan>) -> Option<(&FileScanConfig, &VortexSource)> {
-    let scan = dealt(node).map_or(node, RepartitionExec::input);
-    scan.downcast_ref::<DataSourceExec>()?.downcast_to_file_source()
+fn dealt_scan(node: &Arc<dyn ExecutionPlan>) -> Option<(&FileScanConfig, &VortexSource)> {
+    vortex_scan(dealt(node).map_or(node, RepartitionExec::input))
 }
 
 /// The node, if it deals batches out to more partitions.
 fn dealt(node: &Arc<dyn ExecutionPlan>) -> Option<&RepartitionExec> {
     let dealt = node.downcast_ref::<RepartitionExec>()?;
     matches!(dealt.partitioning(), Partitioning::RoundRobinBatch(_)).then_some(dealt)
+}
+
+/// The node with what `change` makes of each of its children, which are numbered.
+fn with_children(
+    node: &Arc<dyn ExecutionPlan>,
+    change: impl Fn(usize, Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let children = node.children().into_iter().cloned().enumerate();
+    let changed = children.map(|(at, child)| change(at, child)).collect::<Result<_>>()?;
+    replace_children_if_necessary(Arc::clone(node), changed)
 }
 
 #[cfg(test)]

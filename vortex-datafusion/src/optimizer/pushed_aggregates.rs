@@ -21,14 +21,14 @@ use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion_physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
 
-use super::scan_of;
+use super::dealt_scan;
 use crate::aggregation::{Aggregation, Function, Kind};
 use crate::source::VortexSource;
 
 /// The final aggregation over a scan that computes the states; `None` if the scan cannot, or had better not.
 pub(super) fn push(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(first) = first_part(node) else { return Ok(None) };
-    let Some((config, source)) = scan_of(first.input()) else { return Ok(None) };
+    let Some((config, source)) = dealt_scan(first.input()) else { return Ok(None) };
     let has_filter = first.filter_expr().iter().any(Option::is_some);
     if !source.options().aggregate_pushdown || config.limit.is_some() || has_filter {
         return Ok(None);

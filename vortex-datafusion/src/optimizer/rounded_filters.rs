@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use datafusion_common::Result;
-use datafusion_common::tree_node::{Transformed, TreeNode as _};
+use datafusion_common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
 use datafusion_expr::Operator;
 use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, Column, is_not_null};
 use datafusion_physical_expr::intervals::utils::check_support;
@@ -31,7 +31,7 @@ use crate::convert::cast_is_strictly_monotonic;
 
 /// The plan with tests for nulls in filters that round.
 pub(super) fn with_null_tests(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let kept = plan.transform_up(|node| {
+    plan.transform_up(|node| {
         let Some(filter) = node.downcast_ref::<FilterExec>() else { return Ok(Transformed::no(node)) };
         let (predicate, input) = (filter.predicate(), filter.input().schema());
         let conjuncts = split_conjunction(predicate);
@@ -44,8 +44,8 @@ pub(super) fn with_null_tests(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Ex
         let all = conjunction(conjuncts.into_iter().cloned().chain([is_known]));
         let filter = FilterExecBuilder::from(filter).with_predicate(all).build()?;
         Ok(Transformed::yes(Arc::new(filter) as _))
-    });
-    kept.map(|plan| plan.data)
+    })
+    .data()
 }
 
 /// A column of which the conjunct rounds values; none if it may be true although the column is null.

@@ -53,15 +53,15 @@ use datafusion_datasource::source::DataSourceExec;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, IsNotNullExpr, IsNullExpr};
 use datafusion_physical_expr::utils::{conjunction, split_conjunction};
+use datafusion_physical_plan::ExecutionPlan;
 use datafusion_physical_plan::aggregates::AggregateExec;
 use datafusion_physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::sorts::sort::SortExec;
 use datafusion_physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
-use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use super::misdirected_filters::{Names, misdirects, names_below, names_of};
-use super::{coded_groups, exact_statistics, merged_sorts, pushed_aggregates};
+use super::{coded_groups, exact_statistics, merged_sorts, pushed_aggregates, vortex_scan, with_children};
 use crate::convert::is_dynamic;
 use crate::selection::RowSelection;
 use crate::source::{BestWanted, VortexSource};
@@ -165,8 +165,8 @@ fn tell_below(
     config: &ConfigOptions,
     above: &Above,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    if let Some(exec) = node.downcast_ref::<DataSourceExec>() {
-        return Ok(tell_scan(exec, above).unwrap_or(node));
+    if let Some((config, source)) = vortex_scan(&node) {
+        return Ok(tell_scan(config, source, above).unwrap_or(node));
     }
     if let Some(filter) = node.downcast_ref::<FilterExec>()
         && let Some(without) = without_dynamic(filter)?
@@ -180,9 +180,8 @@ fn tell_below(
         return Ok(pushed);
     }
     let below = above.below(node.as_ref());
-    let children = node.children().into_iter().map(|child| tell_below(Arc::clone(child), config, &below));
-    let children = children.collect::<Result<_>>()?;
-    let node = merged_sorts::complete(replace_children_if_necessary(node, children)?)?;
+    let node = with_children(&node, |_, child| tell_below(child, config, &below))?;
+    let node = merged_sorts::complete(node)?;
     Ok(coded_groups::push(&node)?.unwrap_or(node))
 }
 
@@ -199,9 +198,12 @@ fn without_dynamic(filter: &FilterExec) -> Result<Option<Arc<dyn ExecutionPlan>>
     Ok(Some(Arc::new(FilterExecBuilder::from(filter).with_predicate(conjunction(others)).build()?)))
 }
 
-/// The scan, if it is one of Vortex files and there is anything to tell.
-fn tell_scan(exec: &DataSourceExec, above: &Above) -> Option<Arc<dyn ExecutionPlan>> {
-    let (config, source) = exec.downcast_to_file_source::<VortexSource>()?;
+/// The scan, if there is anything to tell.
+fn tell_scan(
+    config: &FileScanConfig,
+    source: &VortexSource,
+    above: &Above,
+) -> Option<Arc<dyn ExecutionPlan>> {
     let is_ordered = !config.output_ordering.is_empty() && config.file_groups.len() > 1;
     let best = if config.limit.is_some() { BestWanted::InOrder } else { above.best };
     let told = source.told(&above.distrusted, best);

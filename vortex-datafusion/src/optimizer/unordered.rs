@@ -15,7 +15,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion_common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TransformedResult as _, TreeNode as _, TreeNodeRecursion};
 use datafusion_common::{Result, internal_err};
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_expr::{EquivalenceProperties, PhysicalExpr};
@@ -43,13 +43,13 @@ pub(super) fn unordered(input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan>
 
 /// The plan in which orders are told again.
 pub(super) fn told(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let told = plan.transform_up(|node| {
+    plan.transform_up(|node| {
         Ok(match node.downcast_ref::<UnorderedExec>() {
             Some(unordered) => Transformed::yes(Arc::clone(&unordered.input)),
             None => Transformed::no(node),
         })
-    });
-    told.map(|plan| plan.data)
+    })
+    .data()
 }
 
 impl DisplayAs for UnorderedExec {

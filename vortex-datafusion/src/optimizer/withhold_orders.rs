@@ -55,11 +55,11 @@ use datafusion_physical_plan::filter::FilterExec;
 use datafusion_physical_plan::joins::{
     HashJoinExec, JoinOnRef, NestedLoopJoinExec, PiecewiseMergeJoinExec, SortMergeJoinExec,
 };
-use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, replace_children_if_necessary};
+use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
 
+use super::{vortex_scan, with_children};
 use crate::convert::cast_is_monotonic;
 use crate::orders::without_orders_of;
-use crate::source::VortexSource;
 
 /// Withholds orders of columns from operators with expressions that change them, although DataFusion supposes that they
 /// do not.
@@ -132,8 +132,7 @@ fn withhold_below(
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let mut all = above;
     all |= reordered(&node)?;
-    if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
-        let Some((config, source)) = scan.downcast_to_file_source::<VortexSource>() else { return Ok(node) };
+    if let Some((config, source)) = vortex_scan(&node) {
         let mut changed = without_orders_of(config, |column| all.includes(column));
         if !keeps_values && source.tells_filter() {
             let config = FileScanConfigBuilder::from(changed.unwrap_or_else(|| config.clone()));
@@ -141,17 +140,14 @@ fn withhold_below(
         }
         return Ok(changed.map_or(node, |config| DataSourceExec::from_data_source(config) as _));
     }
-    let keeps = keeps_values_of(node.as_ref());
-    let children = node.children().into_iter().zip(keeps);
-    let children =
-        children.map(|(child, keeps)| withhold_below(Arc::clone(child), all, keeps_values && keeps));
-    let children = children.collect::<Result<_>>()?;
-    replace_children_if_necessary(node, children)
+    with_children(&node, |at, child| {
+        withhold_below(child, all, keeps_values && keeps_values_of(node.as_ref(), at))
+    })
 }
 
-/// Whether the rows of each input of an operator have their own values in its output, as far as these are there at all.
-/// Outer joins have rows with nulls instead, and so have aggregations by several sets of columns.
-fn keeps_values_of(node: &dyn ExecutionPlan) -> impl Iterator<Item = bool> {
+/// Whether the rows of the input `at` of an operator have their own values in its output, as far as these are there at
+/// all. Outer joins have rows with nulls instead, and so have aggregations by several sets of columns.
+fn keeps_values_of(node: &dyn ExecutionPlan, at: usize) -> bool {
     let join = if let Some(join) = node.downcast_ref::<HashJoinExec>() {
         Some(*join.join_type())
     } else if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
@@ -161,16 +157,15 @@ fn keeps_values_of(node: &dyn ExecutionPlan) -> impl Iterator<Item = bool> {
     } else {
         node.downcast_ref::<SortMergeJoinExec>().map(SortMergeJoinExec::join_type)
     };
-    let is_grouped_once =
-        node.downcast_ref::<AggregateExec>().is_none_or(|aggregate| aggregate.group_expr().is_single());
-    let of_join = match join {
-        Some(JoinType::Left) => [true, false],
-        Some(JoinType::Right) => [false, true],
-        Some(JoinType::Full) => [false, false],
-        _ => [is_grouped_once; 2],
-    };
-    // Operators with more inputs keep the values of all.
-    of_join.into_iter().chain(std::iter::repeat(is_grouped_once))
+    match join {
+        Some(JoinType::Left) => at == 0,
+        Some(JoinType::Right) => at == 1,
+        Some(JoinType::Full) => false,
+        Some(_) => true,
+        None => {
+            node.downcast_ref::<AggregateExec>().is_none_or(|aggregate| aggregate.group_expr().is_single())
+        }
+    }
 }
 
 /// Whether expressions of the operator may equate columns of its input.

@@ -12,7 +12,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::datasource::listing::ListingTable;
 use datafusion_catalog::{ScanArgs, ScanResult};
-use datafusion_common::tree_node::{Transformed, TreeNode as _};
+use datafusion_common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
 use datafusion_common::{Constraints, Result};
 use datafusion_expr::dml::InsertOp;
 use datafusion_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown, TableType, in_list};
@@ -47,19 +47,21 @@ impl ListedTable {
 
 /// The same filter, without comparisons by `=`, of which DataFusion makes the names of folders.
 fn of_any_folder(filter: &Expr) -> Result<Expr> {
-    let replaced = filter.clone().transform_up(|part| {
-        Ok(match part {
-            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => match (*left, *right) {
-                (column @ Expr::Column(_), value @ Expr::Literal(..))
-                | (value @ Expr::Literal(..), column @ Expr::Column(_)) => {
-                    Transformed::yes(in_list(column, vec![value], false))
-                }
-                (left, right) => Transformed::no(left.eq(right)),
-            },
-            other => Transformed::no(other),
+    filter
+        .clone()
+        .transform_up(|part| {
+            Ok(match part {
+                Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => match (*left, *right) {
+                    (column @ Expr::Column(_), value @ Expr::Literal(..))
+                    | (value @ Expr::Literal(..), column @ Expr::Column(_)) => {
+                        Transformed::yes(in_list(column, vec![value], false))
+                    }
+                    (left, right) => Transformed::no(left.eq(right)),
+                },
+                other => Transformed::no(other),
+            })
         })
-    });
-    replaced.map(|filter| filter.data)
+        .data()
 }
 
 #[async_trait]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSourceExec;
@@ -21,7 +21,7 @@ pub(super) fn in_given_order(
     let places: HashMap<&Path, usize> =
         files.iter().enumerate().map(|(at, file)| (&file.meta.location, at)).collect();
     let place = |file: &PartitionedFile| places.get(&file.object_meta.location).copied();
-    let arranged = plan.transform_up(|node| {
+    plan.transform_up(|node| {
         let config = node.downcast_ref::<DataSourceExec>();
         let config = config.and_then(|exec| exec.data_source().downcast_ref::<FileScanConfig>());
         let Some(config) = config else { return Ok(Transformed::no(node)) };
@@ -37,6 +37,6 @@ pub(super) fn in_given_order(
             .with_file_groups(groups.collect())
             .with_output_ordering(Vec::new());
         Ok(Transformed::yes(DataSourceExec::from_data_source(config.build()) as _))
-    });
-    arranged.map(|plan| plan.data)
+    })
+    .data()
 }
