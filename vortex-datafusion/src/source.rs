@@ -139,9 +139,8 @@ impl VortexSource {
     /// A source that reads all columns of a table.
     pub fn new(table: impl Into<TableSchema>) -> Self {
         let table = table.into();
-        let all: Vec<usize> = (0..table.table_schema().fields().len()).collect();
         Self {
-            projection: ProjectionExprs::from_indices(&all, table.table_schema()),
+            projection: all_columns(&table),
             table,
             aggregation: None,
             filters: Filters::default(),
@@ -245,9 +244,8 @@ impl VortexSource {
     #[cfg(feature = "proto")]
     pub(crate) fn without_aggregation(&self) -> Option<(&Aggregation, Self)> {
         let aggregation = self.aggregation.as_ref()?;
-        let all: Vec<usize> = (0..self.table.table_schema().fields().len()).collect();
-        let projection = ProjectionExprs::from_indices(&all, self.table.table_schema());
-        Some((aggregation, Self { projection, aggregation: None, ..self.changed() }))
+        let rows = Self { projection: all_columns(&self.table), aggregation: None, ..self.changed() };
+        Some((aggregation, rows))
     }
 
     /// A copy that may read other rows or columns, so that it shares no streams of opened files.
@@ -477,4 +475,10 @@ impl FileSource for VortexSource {
         let outputs = self.projection.iter().map(|output| &output.expr);
         datafusion_physical_plan::apply_expression_roots(self.filters.all().chain(outputs), f)
     }
+}
+
+/// The projection of all columns of a table.
+fn all_columns(table: &TableSchema) -> ProjectionExprs {
+    let all: Vec<usize> = (0..table.table_schema().fields().len()).collect();
+    ProjectionExprs::from_indices(&all, table.table_schema())
 }

@@ -17,6 +17,7 @@ use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{CastExpr, Column, LambdaVariable};
 use vortex_core::expr::FieldPath;
 
+use super::schema::retyped;
 use super::{Translator, values_of};
 
 /// Added to the indexes of lambda variables, which thus stay in order and behind all columns. DataFusion takes a
@@ -87,7 +88,7 @@ fn decoded(node: &Arc<dyn PhysicalExpr>, file: &Translator) -> Result<Option<(Fi
     let Some(cast) = node.downcast_ref::<CastExpr>() else { return file.field(node) };
     let DataType::Dictionary(_, values) = cast.cast_type() else { return Ok(None) };
     let Some((path, field)) = file.field(cast.expr())? else { return Ok(None) };
-    let packed = || Arc::new(field.as_ref().clone().with_data_type(cast.cast_type().clone()));
+    let packed = || Arc::new(retyped(&field, cast.cast_type().clone()));
     Ok((values_of(field.data_type()) == values.as_ref()).then(|| (path, packed())))
 }
 

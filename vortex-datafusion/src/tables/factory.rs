@@ -85,34 +85,35 @@ async fn listed_table(
         .and_then(|state| state.get_file_format_factory(EXTENSION))
         .ok_or_else(|| plan_datafusion_err!("the session does not know Vortex files"))?
         .create(session, &table.options)?;
+    let declares_columns = declares_columns(table);
     let found = match urls.as_slice() {
-        [url] if !declares_columns(table) => Found::at(session, format.as_ref(), url).await?,
+        [url] if !declares_columns => Found::at(session, format.as_ref(), url).await?,
         _ => None,
     };
     let mut places = Vec::with_capacity(urls.len());
     for url in urls {
-        let url = if declares_columns(table) { if_new_folder(url, session).await? } else { url };
+        let url = if declares_columns { if_new_folder(url, session).await? } else { url };
         let url = if found.is_none() { visible_files(if_folder(url, session).await?)? } else { url };
         places.push(url.with_table_ref(table.name.clone()));
     }
-    let urls = places;
-    check_together(&urls)?;
+    check_together(&places)?;
     if found.is_none() {
-        for url in &urls {
-            check_place(url, session, true).await?;
+        for place in &places {
+            check_place(place, session, true).await?;
         }
     }
     // Files that are named may be called anything. A pattern is compared with the names of subfolders, but not with those
     // of what they contain.
-    let extension = if urls.iter().all(lists_vortex) { format!(".{EXTENSION}") } else { String::new() };
+    let extension = if places.iter().all(lists_vortex) { format!(".{EXTENSION}") } else { String::new() };
     let options = ListingOptions::new(format)
         .with_file_extension(extension)
         .with_file_sort_order(table.order_exprs.clone());
-    let folders = folders_of(session, table, &urls, &options).await?;
+    let folders = folders_of(session, table, declares_columns, &places, &options).await?;
     let options = folders.added_to(options);
     let schema = match &found {
-        Some(found) => found.schema(session, options.format.as_ref(), &urls[0]).await?,
-        None => stored_schema(session, table, &urls, &options).await?,
+        Some(found) => found.schema(session, options.format.as_ref(), &places[0]).await?,
+        None if declares_columns => without(table.schema.inner(), |name| names_folders(table, name)),
+        None => schema_of_files(session, table, &places, &options).await?,
     };
     let is_column = |name: &str| {
         schema.index_of(name).is_ok() || options.table_partition_cols.iter().any(|(column, _)| column == name)
@@ -123,7 +124,7 @@ async fn listed_table(
         }
     }
     let config =
-        ListingTableConfig::new_with_multi_paths(urls).with_listing_options(options).with_schema(schema);
+        ListingTableConfig::new_with_multi_paths(places).with_listing_options(options).with_schema(schema);
     let listed = ListingTable::try_new(config)?
         .with_definition(table.definition.clone())
         .with_constraints(table.constraints.clone())
@@ -164,17 +165,18 @@ fn names_folders(table: &CreateExternalTable, column: &str) -> bool {
 async fn folders_of(
     session: &dyn Session,
     table: &CreateExternalTable,
+    declares_columns: bool,
     urls: &[ListingTableUrl],
     options: &ListingOptions,
 ) -> Result<FolderColumns> {
     let infers = session.config_options().execution.listing_table_factory_infer_partitions;
-    if table.table_partition_cols.is_empty() && infers && !declares_columns(table) {
+    if table.table_partition_cols.is_empty() && infers && !declares_columns {
         return FolderColumns::inferred(session, urls, options).await;
     }
     let columns = table.table_partition_cols.iter().map(|name| {
         let data_type = match declaration(table, name) {
             Some(field) => field.data_type().clone(),
-            None if declares_columns(table) => {
+            None if declares_columns => {
                 return plan_err!("PARTITIONED BY names {name}, which is not among the columns");
             }
             None => dictionary_of_names(),
@@ -184,35 +186,32 @@ async fn folders_of(
     FolderColumns::declared(session, urls, options, columns.collect::<Result<_>>()?).await
 }
 
-/// The columns that files contain: those that are declared, without partition columns, or else those of the files.
-async fn stored_schema(
+/// The columns that the files of all places contain.
+async fn schema_of_files(
     session: &dyn Session,
     table: &CreateExternalTable,
     urls: &[ListingTableUrl],
     options: &ListingOptions,
 ) -> Result<SchemaRef> {
-    if !declares_columns(table) {
-        let mut schemas = Vec::with_capacity(urls.len());
-        for url in urls {
-            // Of several places, some may have no files yet.
-            if urls.len() > 1 && folders_of_files(session, url, options).await?.is_empty() {
-                continue;
-            }
-            let schema = options.infer_schema(session, url).await.map_err(|error| {
-                match table.schema.fields().is_empty() {
-                    true => error,
-                    false => {
-                        error.context("only columns of folders are declared, and those of the files unknown")
-                    }
-                }
-            })?;
-            schemas.push((url.to_string(), schema));
+    let mut schemas = Vec::with_capacity(urls.len());
+    for url in urls {
+        // Of several places, some may have no files yet.
+        if urls.len() > 1 && folders_of_files(session, url, options).await?.is_empty() {
+            continue;
         }
-        return match schemas.as_slice() {
-            [] => plan_err!("No files found at any of the places; declare the columns of the table"),
-            [(_, only)] => Ok(Arc::clone(only)),
-            _ => merge(&schemas).map(|merged| Arc::new(with_nullable_fields(&merged))),
-        };
+        let schema = options.infer_schema(session, url).await.map_err(|error| {
+            match table.schema.fields().is_empty() {
+                true => error,
+                false => {
+                    error.context("only columns of folders are declared, and those of the files unknown")
+                }
+            }
+        })?;
+        schemas.push((url.to_string(), schema));
     }
-    Ok(without(table.schema.inner(), |name| names_folders(table, name)))
+    match schemas.as_slice() {
+        [] => plan_err!("No files found at any of the places; declare the columns of the table"),
+        [(_, only)] => Ok(Arc::clone(only)),
+        _ => merge(&schemas).map(|merged| Arc::new(with_nullable_fields(&merged))),
+    }
 }

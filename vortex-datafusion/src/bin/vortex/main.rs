@@ -11,6 +11,7 @@
 //! and the number of the signal if one ended it. It is not an error if a reader closes the pipe early.
 
 mod allocator;
+mod columns;
 mod convert;
 mod failure;
 mod files;

@@ -7,8 +7,8 @@ use arrow::datatypes::{
 };
 use datafusion_common::{HashMap, HashSet, Result, plan_err};
 
-use super::ByName;
-use super::presented::{plain_field, with_items};
+use super::presented::plain_field;
+use super::{ByName, item_of, retyped, with_items};
 use crate::convert::{digits, is_bytes};
 
 /// The schema of a table over files: columns by name, in order of first occurrence, with numbers widened,
@@ -73,7 +73,7 @@ fn with_wide_keys(field: &FieldRef) -> FieldRef {
             None => return Arc::clone(field),
         },
     };
-    Arc::new(field.as_ref().clone().with_data_type(wide))
+    Arc::new(retyped(field, wide))
 }
 
 fn merge_fields(left: &FieldRef, right: &FieldRef) -> Option<FieldRef> {
@@ -82,7 +82,7 @@ fn merge_fields(left: &FieldRef, right: &FieldRef) -> Option<FieldRef> {
     }
     let merged = merge_types(left.data_type(), right.data_type())?;
     let nullable = left.is_nullable() || right.is_nullable();
-    Some(Arc::new(left.as_ref().clone().with_data_type(merged).with_nullable(nullable)))
+    Some(Arc::new(retyped(left, merged).with_nullable(nullable)))
 }
 
 /// The type that holds the values of both exactly, as [`merge`] describes it.
@@ -145,7 +145,7 @@ fn merge_entries(left: &FieldRef, right: &FieldRef) -> Option<FieldRef> {
         Some(if at == 0 && own.data_type() != other.data_type() { plain_field(&merged) } else { merged })
     });
     let entries = DataType::Struct(merged.collect::<Option<Fields>>()?);
-    Some(Arc::new(left.as_ref().clone().with_data_type(entries)))
+    Some(Arc::new(retyped(left, entries)))
 }
 
 /// Whether structs at any depth have fields of the same names, in any order.
@@ -163,19 +163,6 @@ pub(super) fn has_same_fields(left: &DataType, right: &DataType) -> bool {
             (Some(left), Some(right)) => has_same_fields(left.data_type(), right.data_type()),
             _ => true,
         },
-    }
-}
-
-/// The items of lists, or the entries of maps.
-pub(super) fn item_of(data_type: &DataType) -> Option<&FieldRef> {
-    match data_type {
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::ListView(item)
-        | DataType::LargeListView(item)
-        | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _) => Some(item),
-        _ => None,
     }
 }
 

@@ -16,7 +16,7 @@ mod presented;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use arrow::datatypes::{FieldRef, Fields, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use datafusion_common::HashMap;
 
 pub use merge::merge;
@@ -30,6 +30,37 @@ pub(crate) fn without(schema: &SchemaRef, leaves_out: impl Fn(&str) -> bool) -> 
         true => Arc::clone(schema),
         false => Arc::new(Schema::new_with_metadata(kept, schema.metadata().clone())),
     }
+}
+
+/// The field with another type.
+pub(super) fn retyped(field: &Field, to: DataType) -> Field {
+    field.clone().with_data_type(to)
+}
+
+/// The items of lists, or the entries of maps.
+fn item_of(data_type: &DataType) -> Option<&FieldRef> {
+    match data_type {
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => Some(item),
+        _ => None,
+    }
+}
+
+/// The type of lists or maps, with `map` applied to the items or entries; `None` for other types.
+fn with_items(data_type: &DataType, map: impl Fn(&FieldRef) -> FieldRef) -> Option<DataType> {
+    Some(match data_type {
+        DataType::List(item) => DataType::List(map(item)),
+        DataType::LargeList(item) => DataType::LargeList(map(item)),
+        DataType::ListView(item) => DataType::ListView(map(item)),
+        DataType::LargeListView(item) => DataType::LargeListView(map(item)),
+        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(map(item), *size),
+        DataType::Map(entries, sorted) => DataType::Map(map(entries), *sorted),
+        _ => return None,
+    })
 }
 
 /// The fields of a struct, to be matched with those of another one.
@@ -60,7 +91,6 @@ impl<'a> ByName<'a> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::datatypes::{DataType, Field};
     use vortex_core::dtype::arrow::{from_schema, schema};
 
     use super::merge::{has_same_fields, merge_types};

@@ -8,8 +8,7 @@ use vortex_core::array::can_decode_as;
 use vortex_core::dtype::arrow::{data_type, presents};
 use vortex_core::dtype::{DType, MapType};
 
-use super::ByName;
-use super::merge::item_of;
+use super::{ByName, item_of, retyped};
 use crate::convert::datafusion_error;
 
 /// The schema to which a file of type `root` is decoded for a table with these columns: the table's type,
@@ -119,7 +118,7 @@ fn adopt_entries(map: &MapType, own: &FieldRef, wanted: &FieldRef) -> Result<Fie
     let adopted =
         types.iter().zip(own_fields).zip(fields).map(|((dtype, own), wanted)| adopt_item(dtype, own, wanted));
     let entries = DataType::Struct(adopted.collect::<Result<Fields>>()?);
-    Ok(Arc::new(wanted.as_ref().clone().with_data_type(entries)))
+    Ok(Arc::new(retyped(wanted, entries)))
 }
 
 /// Elements have no names of their own; they take those of the table.

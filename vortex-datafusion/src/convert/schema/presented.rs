@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef, Fields, Schema};
 
+use super::{retyped, with_items};
 use crate::options::StringType;
 
 /// The Arrow extension type of variants.
@@ -27,20 +28,7 @@ fn nullable_field(field: &FieldRef, in_nullable: bool) -> FieldRef {
         }
         other => with_items(other, |item| nullable_field(item, false)).unwrap_or_else(|| other.clone()),
     };
-    Arc::new(field.as_ref().clone().with_data_type(data_type).with_nullable(nullable))
-}
-
-/// The type of lists or maps, with `map` applied to the items or entries; `None` for other types.
-pub(super) fn with_items(data_type: &DataType, map: impl Fn(&FieldRef) -> FieldRef) -> Option<DataType> {
-    Some(match data_type {
-        DataType::List(item) => DataType::List(map(item)),
-        DataType::LargeList(item) => DataType::LargeList(map(item)),
-        DataType::ListView(item) => DataType::ListView(map(item)),
-        DataType::LargeListView(item) => DataType::LargeListView(map(item)),
-        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(map(item), *size),
-        DataType::Map(entries, sorted) => DataType::Map(map(entries), *sorted),
-        _ => return None,
-    })
+    Arc::new(retyped(field, data_type).with_nullable(nullable))
 }
 
 /// The schema with strings and byte strings in the types that tables present them in.
@@ -60,7 +48,7 @@ fn view_field(field: &FieldRef) -> FieldRef {
         DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
         _ => return Arc::clone(field),
     };
-    Arc::new(field.as_ref().clone().with_data_type(view))
+    Arc::new(retyped(field, view))
 }
 
 /// The field with strings and byte strings as plain arrays with offsets, at any depth.
@@ -74,7 +62,7 @@ pub(super) fn plain_field(field: &FieldRef) -> FieldRef {
             None => return Arc::clone(field),
         },
     };
-    Arc::new(field.as_ref().clone().with_data_type(plain))
+    Arc::new(retyped(field, plain))
 }
 
 #[cfg(test)]

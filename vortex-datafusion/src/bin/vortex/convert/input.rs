@@ -38,6 +38,7 @@ use super::given_order::in_given_order;
 use super::sort::SortKey;
 use super::times::Times;
 use super::{parquet, stdin, vortex};
+use crate::columns::with_types;
 use crate::failure::{Failure, Outcome};
 use crate::formats::{Corrected, Format, INT96_UNIT, text_if_empty};
 use crate::memory::sort_within;
@@ -278,11 +279,9 @@ impl Reader {
 fn merged(schemas: &[(String, SchemaRef)], format: Format) -> Outcome<Schema> {
     let merged = merge_schemas(schemas).map_err(without_table)?;
     let (Format::Arrow, Some((_, first))) = (format, schemas.first()) else { return Ok(merged) };
-    let fields = merged.fields().iter().map(|field| {
-        let stored = first.field_with_name(field.name()).map_or(field.data_type(), Field::data_type);
-        field.as_ref().clone().with_data_type(stored.clone())
-    });
-    Ok(Schema::new_with_metadata(fields.collect::<Vec<_>>(), merged.metadata().clone()))
+    Ok(with_types(&merged, |column| {
+        first.field_with_name(column.name()).map_or(column.data_type(), Field::data_type).clone()
+    }))
 }
 
 /// Checks that there are columns of these names, and tells which there are, with advice about the one that is missing.

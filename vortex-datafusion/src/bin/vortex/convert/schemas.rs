@@ -1,6 +1,6 @@
 //! The schemas of files that DataFusion reads: their names, order and types of columns.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -14,6 +14,7 @@ use object_store::ObjectStoreExt as _;
 use super::find::Found;
 use super::input::{Reader, reader_of};
 use super::json_keys;
+use crate::columns::{repeated_name, with_types};
 use crate::failure::{Failure, Outcome};
 use crate::formats::Format;
 
@@ -35,10 +36,9 @@ impl Reader {
         let padding = padded.iter().take_while(|byte| **byte == 0).count();
         // What is wrong with those that have none is told when they are read.
         let Ok(schema) = try_schema_from_ipc_buffer(&padded[padding..]) else { return Ok(()) };
-        let mut names = HashSet::new();
-        match schema.fields().iter().find(|field| !names.insert(field.name())) {
+        match repeated_name(&schema) {
             None => Ok(()),
-            Some(field) => Err(Failure::error(format!("duplicate column `{}`", field.name()))),
+            Some(name) => Err(Failure::error(format!("duplicate column `{name}`"))),
         }
     }
 
@@ -159,11 +159,9 @@ fn with_wider_numbers(schemas: &mut [(String, SchemaRef)]) {
         };
     }
     for (_, schema) in schemas {
-        let fields = schema.fields().iter().map(|field| {
-            let is_whole = matches!(field.data_type(), DataType::Int64 | DataType::UInt64);
-            let data_type = wider.get(field.name()).filter(|_| is_whole).unwrap_or(field.data_type());
-            field.as_ref().clone().with_data_type(data_type.clone())
-        });
-        *schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        *schema = Arc::new(with_types(schema, |column| {
+            let is_whole = matches!(column.data_type(), DataType::Int64 | DataType::UInt64);
+            wider.get(column.name()).filter(|_| is_whole).unwrap_or(column.data_type()).clone()
+        }));
     }
 }

@@ -9,6 +9,7 @@ use arrow::datatypes::{
     Time32SecondType, TimeUnit, TimestampMillisecondType, TimestampSecondType,
 };
 
+use crate::columns::with_types;
 use crate::failure::{Failure, Outcome};
 use crate::formats::Format;
 
@@ -86,16 +87,13 @@ fn stored(array: &ArrayRef, to: &DataType) -> Outcome<ArrayRef> {
 
 /// The schema with the types that the writer of a format takes.
 pub(super) fn plain_schema(schema: &SchemaRef, format: Format) -> Schema {
-    let fields = schema.fields().iter().map(|field| plain(field, format));
-    Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone())
-}
-
-fn plain(field: &FieldRef, format: Format) -> FieldRef {
-    Arc::new(field.as_ref().clone().with_data_type(plain_type(field.data_type(), format)))
+    with_types(schema, |column| plain_type(column.data_type(), format))
 }
 
 fn plain_type(data_type: &DataType, format: Format) -> DataType {
-    let plain = |field: &FieldRef| plain(field, format);
+    let plain = |field: &FieldRef| {
+        Arc::new(field.as_ref().clone().with_data_type(plain_type(field.data_type(), format)))
+    };
     let is_parquet = format == Format::Parquet;
     match data_type {
         DataType::Dictionary(_, values) if !(is_parquet && has_offsets(values)) => plain_type(values, format),

@@ -3,7 +3,6 @@
 //! DataFusion cuts a file into pieces at line breaks, even at those within quotes, and parses each by itself.
 //! Here, a file is parsed from its start.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::csv::reader::Format;
@@ -18,6 +17,7 @@ use object_store::ObjectMeta;
 use object_store::path::Path;
 
 use super::text::Files;
+use crate::columns::{repeated_name, with_types};
 
 /// Headers that are read at the same time.
 const READ_AT_ONCE: usize = 32;
@@ -56,7 +56,7 @@ pub(super) async fn schema(
     let schema = Schema::try_merge(schemas.into_iter().map(|(_, schema)| schema))?;
     let schema = match rows {
         0 => with_types(&schema, |_| DataType::Utf8),
-        _ => with_types(&schema, |inferred| match inferred {
+        _ => with_types(&schema, |inferred| match inferred.data_type() {
             DataType::Timestamp(TimeUnit::Second | TimeUnit::Millisecond, zone) => {
                 DataType::Timestamp(TimeUnit::Microsecond, zone.clone())
             }
@@ -104,16 +104,10 @@ fn check_order<'a>(mut files: impl Iterator<Item = (&'a Path, &'a Schema)>) -> R
 
 /// The columns without a value in the rows that were read as text: later rows may have one, which would be dropped.
 pub(crate) fn text_if_empty(schema: &Schema) -> Schema {
-    with_types(schema, |inferred| match inferred {
+    with_types(schema, |inferred| match inferred.data_type() {
         DataType::Null => DataType::Utf8,
         other => other.clone(),
     })
-}
-
-fn with_types(schema: &Schema, of: impl Fn(&DataType) -> DataType) -> Schema {
-    let typed = |field: &Arc<Field>| field.as_ref().clone().with_data_type(of(field.data_type()));
-    let fields: Vec<Field> = schema.fields().iter().map(typed).collect();
-    Schema::new_with_metadata(fields, schema.metadata().clone())
 }
 
 fn format(options: &CsvOptions, has_header: bool) -> Format {
@@ -137,13 +131,11 @@ fn format(options: &CsvOptions, has_header: bool) -> Format {
 /// Refuses columns of the same name, which DataFusion would take for one. See `tests/it/upstream/files.rs`:
 /// `columns_of_one_name_in_csv_files_are_taken_for_one`.
 fn check_names(schema: &Schema) -> Result<(), String> {
-    let mut names = HashSet::new();
-    match schema.fields().iter().find(|field| !names.insert(field.name())) {
+    match repeated_name(schema) {
         None => Ok(()),
-        Some(field) => Err(format!(
-            "duplicate column `{}`; name the columns in SQL: CREATE EXTERNAL TABLE t (name TYPE, ...) STORED AS CSV \
-             LOCATION '...'",
-            field.name()
+        Some(name) => Err(format!(
+            "duplicate column `{name}`; name the columns in SQL: CREATE EXTERNAL TABLE t (name TYPE, ...) STORED AS CSV \
+             LOCATION '...'"
         )),
     }
 }
