@@ -201,39 +201,22 @@ fn failure(error: &(dyn Error + 'static), message: String) -> Failure {
     if is_closed_pipe(error) { Failure::ClosedPipe } else { Failure::error(in_full(error, message)) }
 }
 
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        failure(&error, error.to_string())
-    }
+/// Errors that tell users all they say.
+macro_rules! failures_from {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                failure(&error, error.to_string())
+            }
+        }
+    )*};
 }
 
-impl From<vortex_core::Error> for Failure {
-    fn from(error: vortex_core::Error) -> Self {
-        failure(&error, error.to_string())
-    }
-}
+failures_from!(io::Error, vortex_core::Error, ArrowError, ParquetError, object_store::Error);
 
 impl From<DataFusionError> for Failure {
     fn from(error: DataFusionError) -> Self {
         failure(&error, described(&error))
-    }
-}
-
-impl From<ArrowError> for Failure {
-    fn from(error: ArrowError) -> Self {
-        failure(&error, error.to_string())
-    }
-}
-
-impl From<ParquetError> for Failure {
-    fn from(error: ParquetError) -> Self {
-        failure(&error, error.to_string())
-    }
-}
-
-impl From<object_store::Error> for Failure {
-    fn from(error: object_store::Error) -> Self {
-        failure(&error, error.to_string())
     }
 }
 

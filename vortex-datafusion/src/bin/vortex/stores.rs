@@ -54,8 +54,7 @@ impl Stores {
         }
         let store: Arc<dyn ObjectStore> = match url.scheme() {
             "s3" => {
-                check_endpoint(&options)?;
-                let aws = s3_options(aws_options(&options)?);
+                let aws = s3_options(aws_options(&options)?)?;
                 Arc::new(get_s3_object_store_builder(url, &aws, false).await?.build()?)
             }
             "oss" => Arc::new(get_oss_object_store_builder(url, &aws_options(&options)?)?.build()?),
@@ -86,12 +85,8 @@ fn aws_options(options: &[(String, String)]) -> Result<AwsOptions> {
 }
 
 /// Refuses an endpoint that is no address of a server: the library that signs requests would panic.
-fn check_endpoint(options: &[(String, String)]) -> Result<()> {
-    let given = options.iter().find(|(name, _)| name == "endpoint").map(|(_, value)| value.clone());
-    let endpoint =
-        given.or_else(|| AmazonS3Builder::from_env().get_config_value(&AmazonS3ConfigKey::Endpoint));
-    let Some(endpoint) = endpoint else { return Ok(()) };
-    match Url::parse(&endpoint) {
+fn check_endpoint(endpoint: &str) -> Result<()> {
+    match Url::parse(endpoint) {
         Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(()),
         _ => config_err!(
             "the endpoint of S3 (AWS_ENDPOINT, AWS_ENDPOINT_URL or aws.endpoint) is `{endpoint}`, not a URL such as http://localhost:9000"
@@ -101,10 +96,11 @@ fn check_endpoint(options: &[(String, String)]) -> Result<()> {
 
 /// Options that the shell library does not derive from others: HTTP is allowed if the endpoint says so, and requests that
 /// are not signed need no credentials.
-fn s3_options(mut aws: AwsOptions) -> AwsOptions {
+fn s3_options(mut aws: AwsOptions) -> Result<AwsOptions> {
     let environment = AmazonS3Builder::from_env();
     let set = |key| environment.get_config_value(&key);
     let endpoint = aws.endpoint.clone().or_else(|| set(AmazonS3ConfigKey::Endpoint));
+    endpoint.as_deref().map_or(Ok(()), check_endpoint)?;
     let is_http = endpoint.is_some_and(|url| url.starts_with("http://"));
     if is_http && aws.allow_http.is_none() && std::env::var_os("AWS_ALLOW_HTTP").is_none() {
         aws.allow_http = Some(true);
@@ -116,7 +112,7 @@ fn s3_options(mut aws: AwsOptions) -> AwsOptions {
         aws.access_key_id.get_or_insert_default();
         aws.secret_access_key.get_or_insert_default();
     }
-    aws
+    Ok(aws)
 }
 
 /// A store configured by the environment and options; later values take precedence.

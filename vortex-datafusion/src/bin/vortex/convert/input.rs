@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
 use datafusion::common::{Column, DFSchema, DataFusionError};
 use datafusion::config::{CsvOptions, JsonOptions, TableParquetOptions};
@@ -17,7 +17,6 @@ use datafusion::datasource::file_format::arrow::ArrowFormat;
 use datafusion::datasource::file_format::csv::CsvFormat;
 use datafusion::datasource::file_format::json::JsonFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
-use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::object_store::ObjectStoreRegistry as _;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
@@ -31,16 +30,14 @@ use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::limit::LimitStore;
 use object_store::local::LocalFileSystem;
-use vortex_datafusion::{StringType, VortexFormat, VortexOptions, folder_columns, merge_schemas};
+use vortex_datafusion::{StringType, VortexFormat, VortexOptions};
 
-use super::find::{Found, find, folders_of};
+use super::find::{Found, find};
 use super::given_order::in_given_order;
 use super::sort::SortKey;
-use super::times::Times;
 use super::{parquet, stdin, vortex};
-use crate::columns::with_types;
 use crate::failure::{Failure, Outcome};
-use crate::formats::{Corrected, Format, INT96_UNIT, text_if_empty};
+use crate::formats::{Corrected, Format, INT96_UNIT};
 use crate::memory::sort_within;
 use crate::stores::Stores;
 
@@ -64,7 +61,11 @@ pub(super) struct Wanted<'a> {
 impl Wanted<'_> {
     /// The schemas without columns that are not wanted, on which files may disagree. Columns that are read by
     /// position all count.
-    fn of_schemas(&self, mut schemas: Vec<(String, SchemaRef)>, format: Format) -> Vec<(String, SchemaRef)> {
+    pub(super) fn of_schemas(
+        &self,
+        mut schemas: Vec<(String, SchemaRef)>,
+        format: Format,
+    ) -> Vec<(String, SchemaRef)> {
         let Some(names) = self.columns.filter(|_| matches!(format, Format::Vortex | Format::Parquet)) else {
             return schemas;
         };
@@ -219,69 +220,6 @@ impl Reader {
         });
         Ok(Rows { schema: plan.schema(), count, order, batches: batches.boxed() })
     }
-
-    /// A table of files of one format, and its columns that are to be converted. Values in the names of folders become
-    /// columns, and columns that some files lack are nullable.
-    async fn table(
-        &self,
-        files: &[Found],
-        format: Format,
-        wanted: &Wanted<'_>,
-    ) -> Outcome<(ListingTable, Times)> {
-        if format == Format::Arrow {
-            for file in files {
-                self.check_names(file).await.map_err(|error| Failure::at(&file.name, error))?;
-            }
-        }
-        let state = self.context.state();
-        // All files of a format may have another one of its extensions.
-        let own = files.first().and_then(|file| file.relative.extension()?.to_str());
-        let extension = format!(".{}", own.unwrap_or(format.extension()));
-        let has_extension = |file: &Found| file.meta.location.as_ref().ends_with(&extension);
-        let options = ListingOptions::new(reader_of(format));
-        let schemas = self.schemas(files, format).await?;
-        let mut folders: Vec<ListingTableUrl> = Vec::new();
-        for folder in files.iter().filter_map(|file| file.partitioned.as_ref()) {
-            if !folders.contains(folder) {
-                folders.push(folder.clone());
-            }
-        }
-        if !folders.is_empty() {
-            if let Some(file) = files.iter().find(|file| file.partitioned.is_none()) {
-                let message = "is not in a folder named after a value, unlike other files";
-                return Err(Failure::Usage(format!("{}: {message}", file.name)));
-            }
-            check_folders(files)?;
-            let extension = if files.iter().all(has_extension) { extension.as_str() } else { "" };
-            let config = ListingTableConfig::new_with_multi_paths(folders)
-                .with_listing_options(options.with_file_extension(extension))
-                .infer_partitions_from_path(&state)
-                .await?;
-            if let Some(options) = &config.options {
-                check_values(&options.table_partition_cols, &schemas, format)?;
-            }
-            let merged = merged(&wanted.of_schemas(schemas, format), format)?;
-            let (schema, times) = to_read(&merged, format);
-            return Ok((ListingTable::try_new(config.with_schema(Arc::new(schema)))?, times));
-        }
-        let options = options.with_file_extension("");
-        let merged = merged(&wanted.of_schemas(schemas, format), format)?;
-        let (schema, times) = to_read(&merged, format);
-        let urls = files.iter().map(|file| file.url.clone()).collect();
-        let config = ListingTableConfig::new_with_multi_paths(urls)
-            .with_listing_options(options)
-            .with_schema(Arc::new(schema));
-        Ok((ListingTable::try_new(config)?, times))
-    }
-}
-
-/// The columns of all files. Those of Arrow files have the same types, which their reader does not convert.
-fn merged(schemas: &[(String, SchemaRef)], format: Format) -> Outcome<Schema> {
-    let merged = merge_schemas(schemas).map_err(without_table)?;
-    let (Format::Arrow, Some((_, first))) = (format, schemas.first()) else { return Ok(merged) };
-    Ok(with_types(&merged, |column| {
-        first.field_with_name(column.name()).map_or(column.data_type(), Field::data_type).clone()
-    }))
 }
 
 /// Checks that there are columns of these names, and tells which there are, with advice about the one that is missing.
@@ -296,67 +234,6 @@ fn check_columns<'a>(
     let there = fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>().join(", ");
     let advice = advice(name);
     Err(Failure::error(format!("{place}: no column `{name}`; there are: {there}{advice}")))
-}
-
-/// The schema to read files with, given the types inferred from their first lines, and the columns to convert.
-fn to_read(inferred: &Schema, format: Format) -> (Schema, Times) {
-    match format {
-        Format::Csv => Times::of(&text_if_empty(inferred)),
-        _ => (inferred.clone(), Times::default()),
-    }
-}
-
-/// Checks that all files are in folders named after values of the same columns: DataFusion would leave out the others.
-fn check_folders(files: &[Found]) -> Outcome {
-    let columns = |file: &Found| -> Vec<String> {
-        folder_columns(folders_of(&file.relative)).map(str::to_owned).collect()
-    };
-    let Some(first) = files.first() else { return Ok(()) };
-    let expected = columns(first);
-    for file in files {
-        let found = columns(file);
-        if found.is_empty() {
-            return Err(Failure::Usage(format!(
-                "{}: folders named after values are behind one that is not; convert that folder by itself",
-                file.name
-            )));
-        }
-        if found != expected {
-            return Err(Failure::Usage(format!(
-                "{}: is in folders of values of {}, and {} in those of {}; convert them one after the other",
-                file.name,
-                found.join(", "),
-                first.name,
-                expected.join(", ")
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// Checks that no file has a column of the same name as the values in the names of folders.
-fn check_values(values: &[(String, DataType)], schemas: &[(String, SchemaRef)], format: Format) -> Outcome {
-    for (file, schema) in schemas {
-        if let Some((name, _)) = values.iter().find(|(name, _)| schema.index_of(name).is_ok()) {
-            return Err(Failure::error(format!(
-                "{file}: column `{name}` is in the file, and the folder `{name}=…` gives it a value too; a glob \
-                 like 'folder/**/*.{}' reads only what is in the files",
-                format.extension()
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// The error about files that have different types for a column, whose advice is for tables of SQL.
-fn without_table(error: DataFusionError) -> Failure {
-    let message = error.strip_backtrace();
-    match message.strip_suffix("declare the schema of the table to choose") {
-        Some(told) => Failure::error(format!(
-            "{told}leave it out with --columns, or choose in SQL: CREATE EXTERNAL TABLE t (name TYPE, ...)"
-        )),
-        None => error.into(),
-    }
 }
 
 /// The error about a value that does not fit the type of its column, with what to do about it.

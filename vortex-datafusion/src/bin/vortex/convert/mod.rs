@@ -22,6 +22,7 @@ mod partial;
 mod schemas;
 mod sort;
 mod stdin;
+mod table;
 mod times;
 mod vortex;
 mod writer_types;

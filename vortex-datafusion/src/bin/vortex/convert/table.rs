@@ -1,0 +1,139 @@
+//! The table that DataFusion reads: files of one format, and their columns.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::DataFusionError;
+use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use vortex_datafusion::{folder_columns, merge_schemas};
+
+use super::find::{Found, folders_of};
+use super::input::{Reader, Wanted, reader_of};
+use super::times::Times;
+use crate::columns::with_types;
+use crate::failure::{Failure, Outcome};
+use crate::formats::{Format, text_if_empty};
+
+impl Reader {
+    /// A table of files of one format, and its columns that are to be converted. Values in the names of folders become
+    /// columns, and columns that some files lack are nullable.
+    pub(super) async fn table(
+        &self,
+        files: &[Found],
+        format: Format,
+        wanted: &Wanted<'_>,
+    ) -> Outcome<(ListingTable, Times)> {
+        if format == Format::Arrow {
+            for file in files {
+                self.check_names(file).await.map_err(|error| Failure::at(&file.name, error))?;
+            }
+        }
+        let schemas = self.schemas(files, format).await?;
+        let config = self.places(files, format).await?;
+        if let Some(options) = &config.options {
+            check_values(&options.table_partition_cols, &schemas, format)?;
+        }
+        let merged = merged(&wanted.of_schemas(schemas, format), format)?;
+        let (schema, times) = to_read(&merged, format);
+        Ok((ListingTable::try_new(config.with_schema(Arc::new(schema)))?, times))
+    }
+
+    /// Where the files are: by themselves, or in folders that are named after values.
+    async fn places(&self, files: &[Found], format: Format) -> Outcome<ListingTableConfig> {
+        let options = ListingOptions::new(reader_of(format));
+        let mut folders: Vec<ListingTableUrl> = Vec::new();
+        for folder in files.iter().filter_map(|file| file.partitioned.as_ref()) {
+            if !folders.contains(folder) {
+                folders.push(folder.clone());
+            }
+        }
+        if folders.is_empty() {
+            let urls = files.iter().map(|file| file.url.clone()).collect();
+            let config = ListingTableConfig::new_with_multi_paths(urls);
+            return Ok(config.with_listing_options(options.with_file_extension("")));
+        }
+        if let Some(file) = files.iter().find(|file| file.partitioned.is_none()) {
+            let message = "is not in a folder named after a value, unlike other files";
+            return Err(Failure::Usage(format!("{}: {message}", file.name)));
+        }
+        check_folders(files)?;
+        // All files of a format may have another one of its extensions.
+        let own = files.first().and_then(|file| file.relative.extension()?.to_str());
+        let extension = format!(".{}", own.unwrap_or(format.extension()));
+        let has_extension = |file: &Found| file.meta.location.as_ref().ends_with(&extension);
+        let extension = if files.iter().all(has_extension) { extension.as_str() } else { "" };
+        let config = ListingTableConfig::new_with_multi_paths(folders)
+            .with_listing_options(options.with_file_extension(extension));
+        Ok(config.infer_partitions_from_path(&self.context.state()).await?)
+    }
+}
+
+/// The columns of all files. Those of Arrow files have the same types, which their reader does not convert.
+fn merged(schemas: &[(String, SchemaRef)], format: Format) -> Outcome<Schema> {
+    let merged = merge_schemas(schemas).map_err(without_table)?;
+    let (Format::Arrow, Some((_, first))) = (format, schemas.first()) else { return Ok(merged) };
+    Ok(with_types(&merged, |column| {
+        first.field_with_name(column.name()).map_or(column.data_type(), Field::data_type).clone()
+    }))
+}
+
+/// The error about files that have different types for a column, whose advice is for tables of SQL.
+fn without_table(error: DataFusionError) -> Failure {
+    let message = error.strip_backtrace();
+    match message.strip_suffix("declare the schema of the table to choose") {
+        Some(told) => Failure::error(format!(
+            "{told}leave it out with --columns, or choose in SQL: CREATE EXTERNAL TABLE t (name TYPE, ...)"
+        )),
+        None => error.into(),
+    }
+}
+
+/// The schema to read files with, given the types inferred from their first lines, and the columns to convert.
+fn to_read(inferred: &Schema, format: Format) -> (Schema, Times) {
+    match format {
+        Format::Csv => Times::of(&text_if_empty(inferred)),
+        _ => (inferred.clone(), Times::default()),
+    }
+}
+
+/// Checks that all files are in folders named after values of the same columns: DataFusion would leave out the others.
+fn check_folders(files: &[Found]) -> Outcome {
+    let columns = |file: &Found| -> Vec<String> {
+        folder_columns(folders_of(&file.relative)).map(str::to_owned).collect()
+    };
+    let Some(first) = files.first() else { return Ok(()) };
+    let expected = columns(first);
+    for file in files {
+        let found = columns(file);
+        if found.is_empty() {
+            return Err(Failure::Usage(format!(
+                "{}: folders named after values are behind one that is not; convert that folder by itself",
+                file.name
+            )));
+        }
+        if found != expected {
+            return Err(Failure::Usage(format!(
+                "{}: is in folders of values of {}, and {} in those of {}; convert them one after the other",
+                file.name,
+                found.join(", "),
+                first.name,
+                expected.join(", ")
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that no file has a column of the same name as the values in the names of folders.
+fn check_values(values: &[(String, DataType)], schemas: &[(String, SchemaRef)], format: Format) -> Outcome {
+    for (file, schema) in schemas {
+        if let Some((name, _)) = values.iter().find(|(name, _)| schema.index_of(name).is_ok()) {
+            return Err(Failure::error(format!(
+                "{file}: column `{name}` is in the file, and the folder `{name}=…` gives it a value too; a glob \
+                 like 'folder/**/*.{}' reads only what is in the files",
+                format.extension()
+            )));
+        }
+    }
+    Ok(())
+}
