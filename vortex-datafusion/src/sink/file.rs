@@ -50,14 +50,22 @@ pub(super) struct Destination {
 #[derive(Debug)]
 pub(super) struct FileRows {
     destination: Arc<Destination>,
+    /// That of the file, or of a full one until it is complete: errors name it.
     path: Path,
     /// The values of the partition columns in all rows.
     partition_values: Vec<ScalarValue>,
-    writer: FileWriter,
-    order: RowOrder,
+    file: Begun,
     reservation: MemoryReservation,
     /// Full files, which are finished already.
     written: Written,
+}
+
+/// A file that is not complete, of which nothing is visible yet.
+#[derive(Debug)]
+struct Begun {
+    writer: FileWriter,
+    /// The order of its rows so far.
+    order: RowOrder,
 }
 
 impl FileRows {
@@ -67,11 +75,10 @@ impl FileRows {
     /// If a column cannot be stored, or the path does not tell the values of the partition columns.
     pub(super) fn new(destination: Arc<Destination>, path: Path) -> Result<Self> {
         let partition_values = destination.partitions.values(&path)?;
-        let writer = destination.start(&path)?;
+        let file = destination.begin(&path)?;
         let reservation = MemoryConsumer::new(format!("VortexSink[{path}]")).register(&destination.pool);
         let written = Written::new(Arc::clone(&destination));
-        let order = RowOrder::by(destination.order.clone());
-        Ok(Self { destination, path, partition_values, writer, order, reservation, written })
+        Ok(Self { destination, path, partition_values, file, reservation, written })
     }
 
     /// Writes the rows received, but does not complete the file.
@@ -92,16 +99,16 @@ impl FileRows {
             self.write(&batch).await?;
         }
         if self.destination.ends_early {
-            self.writer.flush().await.map_err(datafusion_error)?;
-            self.reservation.try_resize(self.writer.buffered_bytes())?;
+            self.file.writer.flush().await.map_err(datafusion_error)?;
+            self.reservation.try_resize(self.file.writer.buffered_bytes())?;
         }
         Ok(())
     }
 
     /// Aborts writing; returns when all traces of these rows have been removed.
     pub(super) async fn abort(self) {
-        let Self { path, writer, written, .. } = self;
-        if let Err(error) = writer.abort().await {
+        let Self { path, file, written, .. } = self;
+        if let Err(error) = file.writer.abort().await {
             tracing::warn!(%path, %error, "parts of a failed statement were not removed");
         }
         written.remove().await;
@@ -110,16 +117,16 @@ impl FileRows {
     async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let batch = conformed(batch, &self.destination.schema)?;
         if let Some(full_at) = self.destination.full_at
-            && self.writer.reaches(full_at).await.map_err(datafusion_error)?
+            && self.file.writer.reaches(full_at).await.map_err(datafusion_error)?
         {
             self.start_next().await?;
         }
         {
             let _timer = self.destination.write_time.timer();
-            if self.order.shorten_to(&batch) {
+            if self.file.order.shorten_to(&batch) {
                 tracing::warn!(path = %self.path, "rows are not in the order that the plan declares");
             }
-            self.writer.write(&batch).await.map_err(datafusion_error)?;
+            self.file.writer.write(&batch).await.map_err(datafusion_error)?;
         }
         self.reserve().await
     }
@@ -127,22 +134,22 @@ impl FileRows {
     /// Charges the writer's buffers to the pool. If the pool refuses, buffered data is written out first to
     /// free memory.
     async fn reserve(&mut self) -> Result<()> {
-        if self.reservation.try_resize(self.writer.buffered_bytes()).is_ok() {
+        let writer = &mut self.file.writer;
+        if self.reservation.try_resize(writer.buffered_bytes()).is_ok() {
             return Ok(());
         }
-        self.writer.flush().await.map_err(datafusion_error)?;
-        self.reservation.try_resize(self.writer.buffered_bytes())
+        writer.flush().await.map_err(datafusion_error)?;
+        self.reservation.try_resize(writer.buffered_bytes())
     }
 
     /// Finishes the file, which is full, and continues in another one.
     async fn start_next(&mut self) -> Result<()> {
         // The first file has no number.
         let next = numbered(&self.path, self.written.files.len() + 2);
-        let writer = self.destination.start(&next)?;
-        let full = std::mem::replace(&mut self.writer, writer);
-        let order = std::mem::replace(&mut self.order, RowOrder::by(self.destination.order.clone()));
+        let begun = self.destination.begin(&next)?;
+        let full = std::mem::replace(&mut self.file, begun);
         let (path, values) = (self.path.clone(), self.partition_values.clone());
-        self.written.add(complete(full, &order, path, values, &self.destination).await?);
+        self.written.add(full.complete(path, values, &self.destination).await?);
         self.path = next;
         Ok(())
     }
@@ -152,8 +159,8 @@ impl FileRows {
     /// # Errors
     /// If storage fails; nothing is left behind of these rows then.
     pub(super) async fn finish(self) -> Result<Written> {
-        let Self { destination, path, partition_values, writer, order, reservation, mut written } = self;
-        let last = complete(writer, &order, path, partition_values, &destination).await;
+        let Self { destination, path, partition_values, file, reservation, mut written } = self;
+        let last = file.complete(path, partition_values, &destination).await;
         drop(reservation);
         match last {
             Ok(last) => {
@@ -168,14 +175,35 @@ impl FileRows {
     }
 }
 
+impl Begun {
+    /// Completes the file, which records the order of its rows.
+    async fn complete(
+        self,
+        path: Path,
+        partition_values: Vec<ScalarValue>,
+        destination: &Arc<Destination>,
+    ) -> Result<Written> {
+        let Self { mut writer, order } = self;
+        let finished = async {
+            order.record(&mut writer)?;
+            let _timer = destination.write_time.timer();
+            writer.finish().await
+        };
+        let summary = finished.await.map_err(|error| destination.at(&path, datafusion_error(error)))?;
+        let file = WrittenFile { path, partition_values, summary: Arc::new(summary) };
+        Ok(Written { destination: Arc::clone(destination), files: vec![file] })
+    }
+}
+
 impl Destination {
-    fn start(&self, path: &Path) -> Result<FileWriter> {
+    fn begin(&self, path: &Path) -> Result<Begun> {
         let mut sink = ObjectSink::new(Arc::clone(&self.store), path.clone());
         if self.has_unique_paths {
             sink = sink.with_unique_path();
         }
-        FileWriter::try_new(sink, Arc::clone(&self.schema), self.options.clone())
-            .map_err(|error| self.at(path, datafusion_error(error)))
+        let writer = FileWriter::try_new(sink, Arc::clone(&self.schema), self.options.clone())
+            .map_err(|error| self.at(path, datafusion_error(error)))?;
+        Ok(Begun { writer, order: RowOrder::by(self.order.clone()) })
     }
 
     /// Adds the name of a file to an error, unless it already contains it.
@@ -215,24 +243,6 @@ impl Destination {
             }
         }
     }
-}
-
-/// Completes a file, which records the order of its rows.
-async fn complete(
-    mut writer: FileWriter,
-    order: &RowOrder,
-    path: Path,
-    partition_values: Vec<ScalarValue>,
-    destination: &Arc<Destination>,
-) -> Result<Written> {
-    let finished = async {
-        order.record(&mut writer)?;
-        let _timer = destination.write_time.timer();
-        writer.finish().await
-    };
-    let summary = finished.await.map_err(|error| destination.at(&path, datafusion_error(error)))?;
-    let file = WrittenFile { path, partition_values, summary: Arc::new(summary) };
-    Ok(Written { destination: Arc::clone(destination), files: vec![file] })
 }
 
 /// Numbers a path: `a/b.vortex` becomes `a/b-2.vortex`, which becomes `a/b-3.vortex`.
