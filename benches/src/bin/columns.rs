@@ -3,12 +3,10 @@
 //! For each file, prints the shortest time of a full scan of the column on one thread, in milliseconds.
 
 use std::error::Error;
-use std::sync::Arc;
 use std::time::Instant;
 
 use futures::TryStreamExt as _;
 use vortex_core::VortexFile;
-use vortex_core::io::LocalFile;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
@@ -20,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     runtime.block_on(async {
         let mut files = Vec::new();
         for path in args {
-            files.push(VortexFile::open(Arc::new(LocalFile::open(&path)?)).await?);
+            files.push(VortexFile::open_path(&path).await?);
         }
         let Some(first) = files.first() else { return Ok(()) };
         let schema = first.schema()?;

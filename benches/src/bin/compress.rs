@@ -20,7 +20,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use vortex_core::io::{LocalFile, MemoryFile, MemorySink};
+use vortex_core::io::{MemoryFile, MemorySink};
 use vortex_core::layout::LayoutRef;
 use vortex_core::write::{FileWriter, WriteOptions};
 use vortex_core::{Level, Release, VortexFile};
@@ -41,7 +41,7 @@ fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     runtime.block_on(async {
         let other = match other {
-            Some(path) => column_sizes(&VortexFile::open(Arc::new(LocalFile::open(path)?)).await?)?,
+            Some(path) => column_sizes(&VortexFile::open_path(path).await?)?,
             None => BTreeMap::new(),
         };
         for level in arguments[0].split(',') {
@@ -215,15 +215,10 @@ fn flat(layout: &LayoutRef, out: &mut Vec<LayoutRef>) -> Result<()> {
 
 /// Total bytes of the segments of each column.
 fn column_sizes(file: &VortexFile) -> Result<BTreeMap<String, u64>> {
-    fn segments(layout: &LayoutRef, out: &mut BTreeSet<u32>) -> Result<()> {
-        out.extend(layout.segments().iter().map(|segment| segment.0));
-        layout.children()?.iter().try_for_each(|(_, child)| segments(child, out))
-    }
     let mut sizes = BTreeMap::new();
     for (name, column) in file.footer().layout().children()? {
-        let mut found = BTreeSet::new();
-        segments(&column, &mut found)?;
-        let lengths = found.iter().filter_map(|id| file.footer().segments().get(*id as usize));
+        let segments = column.all_segments()?;
+        let lengths = segments.into_iter().filter_map(|id| file.footer().segment(id).ok());
         sizes.insert(name, lengths.map(|segment| u64::from(segment.length)).sum());
     }
     Ok(sizes)

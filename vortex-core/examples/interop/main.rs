@@ -14,7 +14,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef, Schema};
 use arrow::ipc::reader::FileReader;
 use arrow::ipc::writer::FileWriter as ArrowWriter;
-use vortex_core::io::{LocalFile, LocalSink};
+use vortex_core::io::LocalSink;
 use vortex_core::write::{WriteOptions, can_write, write_stream};
 use vortex_core::{Level, Release, VortexFile};
 
@@ -76,7 +76,7 @@ async fn golden() -> Outcome<Vec<(String, Vec<RecordBatch>)>> {
                 continue;
             }
             let expected = FileReader::try_new(std::fs::File::open(path)?, None)?;
-            let file = VortexFile::open(Arc::new(LocalFile::open(path.with_extension("vortex"))?)).await?;
+            let file = VortexFile::open_path(path.with_extension("vortex")).await?;
             let scan = file.scan().with_schema(expected.schema());
             let batches = scan.into_reader()?.collect::<Result<Vec<_>, _>>()?;
             found.push((

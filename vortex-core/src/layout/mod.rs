@@ -19,6 +19,7 @@ mod struct_;
 mod unknown;
 mod zoned;
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
@@ -62,6 +63,18 @@ pub trait Layout: Debug + Send + Sync + 'static {
     /// Segments that this node itself refers to.
     fn segments(&self) -> Vec<SegmentId> {
         Vec::new()
+    }
+
+    /// Segments that this node and those below it refer to.
+    ///
+    /// # Errors
+    /// If a layout below this one is broken.
+    fn all_segments(&self) -> Result<BTreeSet<SegmentId>> {
+        let mut all = BTreeSet::from_iter(self.segments());
+        for (_, child) in self.children()? {
+            all.extend(child.all_segments()?);
+        }
+        Ok(all)
     }
 
     /// The layout of struct field `at`, if fields are stored separately. Its rows are null where the struct is.

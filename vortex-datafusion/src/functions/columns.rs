@@ -1,10 +1,9 @@
 //! `vortex_metadata`: the columns of a file, and what is known of them.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion_common::Result;
-use vortex_core::file::{Footer, SegmentId};
+use vortex_core::file::Footer;
 use vortex_core::layout::LayoutRef;
 use vortex_core::scalar::Scalar;
 use vortex_core::stats::{FieldStats, Precision};
@@ -84,15 +83,9 @@ struct Used {
 
 impl Used {
     fn by(layout: &LayoutRef, footer: &Footer) -> Result<Self> {
-        let mut used = BTreeSet::new();
-        collect_segments(layout, &mut used).map_err(datafusion_error)?;
+        let used = layout.all_segments().map_err(datafusion_error)?;
         let lengths = used.iter().filter_map(|id| footer.segment(*id).ok());
         let bytes = lengths.map(|segment| u64::from(segment.length)).sum();
         Ok(Self { segments: used.len() as u64, bytes })
     }
-}
-
-fn collect_segments(layout: &LayoutRef, into: &mut BTreeSet<SegmentId>) -> vortex_core::Result<()> {
-    into.extend(layout.segments());
-    layout.children()?.iter().try_for_each(|(_, child)| collect_segments(child, into))
 }

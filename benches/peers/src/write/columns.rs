@@ -2,16 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::parquet::arrow::parquet_to_arrow_schema;
 use datafusion::parquet::file::reader::{FileReader as _, SerializedFileReader};
 use vortex_core::VortexFile;
-use vortex_core::file::SegmentId;
-use vortex_core::io::LocalFile;
-use vortex_core::layout::LayoutRef;
 
 use crate::data::Format;
 
@@ -60,13 +56,11 @@ impl Columns {
     }
 
     async fn add_vortex(&mut self, path: &Path) -> vortex_core::Result<()> {
-        let file = VortexFile::open(Arc::new(LocalFile::open(path)?)).await?;
+        let file = VortexFile::open_path(path).await?;
         let footer = file.footer();
         for (at, field) in file.schema()?.fields().iter().enumerate() {
             let Some(layout) = footer.layout().field(at)? else { continue };
-            let mut segments = BTreeSet::new();
-            collect(&layout, &mut segments)?;
-            for id in segments {
+            for id in layout.all_segments()? {
                 self.add(kind(field.data_type()), u64::from(footer.segment(id)?.length));
             }
         }
@@ -82,11 +76,6 @@ impl Columns {
         };
         kinds.iter().map(|kind| ((*kind).to_owned(), row(kind))).collect()
     }
-}
-
-fn collect(layout: &LayoutRef, into: &mut BTreeSet<SegmentId>) -> vortex_core::Result<()> {
-    into.extend(layout.segments());
-    layout.children()?.iter().try_for_each(|(_, child)| collect(child, into))
 }
 
 fn kind(data_type: &DataType) -> &'static str {
