@@ -87,12 +87,25 @@ struct Source {
     set: DataSet,
 }
 
+/// Files at a simulated distance.
+type Store = Arc<DistantStore<LocalFileSystem>>;
+
 /// An engine, and what it keeps between queries.
 enum Runner {
     /// One session in which all tables are registered.
     Warm(SessionContext),
-    /// A new session for each run.
-    Cold(Engine),
+    /// A new session for each run, over the store of all runs.
+    Cold(Engine, Store),
+}
+
+impl Runner {
+    /// The traffic so far of the store, if it counts it.
+    fn traffic(&self) -> Option<Traffic> {
+        match self {
+            Self::Warm(_) => None,
+            Self::Cold(_, store) => Some(store.traffic()),
+        }
+    }
 }
 
 impl From<Option<String>> for Verdict {
@@ -116,8 +129,8 @@ impl Plan {
         };
         let mut runners = Vec::new();
         for &engine in &self.engines {
-            runners.push(match store {
-                Some(_) => Runner::Cold(engine),
+            runners.push(match &store {
+                Some(store) => Runner::Cold(engine, Arc::clone(store)),
                 None => Runner::Warm(self.warm_session(engine, &sources).await?),
             });
         }
@@ -125,7 +138,7 @@ impl Plan {
         let mut outcomes = Vec::new();
         for query in queries {
             eprint!("{}/{} ", self.suite.name(), query.name);
-            outcomes.push(self.run_query(query, &runners, &sources, store.as_ref()).await?);
+            outcomes.push(self.run_query(query, &runners, &sources).await?);
             eprintln!();
         }
         Ok(outcomes)
@@ -171,17 +184,11 @@ impl Plan {
         Ok(if table.files.len() == 1 { location } else { location.join("") })
     }
 
-    async fn run_query(
-        &self,
-        query: Query,
-        runners: &[Runner],
-        sources: &[Source],
-        store: Option<&Arc<DistantStore<LocalFileSystem>>>,
-    ) -> Result<QueryOutcome> {
+    async fn run_query(&self, query: Query, runners: &[Runner], sources: &[Source]) -> Result<QueryOutcome> {
         let mut outcomes: Vec<Outcome> = runners.iter().map(|_| Outcome::default()).collect();
         let mut expected: Option<Answer> = None;
         for (runner, outcome) in runners.iter().zip(&mut outcomes) {
-            match self.run_once(runner, &query, sources, store).await {
+            match self.run_once(runner, &query, sources).await {
                 Ok((batches, _)) => {
                     let answer = Answer::new(&batches, query.order)?;
                     match &expected {
@@ -203,10 +210,10 @@ impl Plan {
                 if matches!(outcomes[i].verdict, Verdict::Failed(_)) {
                     continue;
                 }
-                let before = store.map(|store| store.traffic());
-                let (_, time) = self.run_once(&runners[i], &query, sources, store).await?;
+                let before = runners[i].traffic();
+                let (_, time) = self.run_once(&runners[i], &query, sources).await?;
                 outcomes[i].times.push(time);
-                outcomes[i].traffic = store.zip(before).map(|(store, before)| store.traffic() - before);
+                outcomes[i].traffic = runners[i].traffic().zip(before).map(|(after, before)| after - before);
             }
             eprint!(".");
         }
@@ -219,38 +226,30 @@ impl Plan {
         runner: &Runner,
         query: &Query,
         sources: &[Source],
-        store: Option<&Arc<DistantStore<LocalFileSystem>>>,
     ) -> Result<(Vec<RecordBatch>, Duration)> {
         let sql = query.sql.clone();
-        let task = match (runner, store) {
-            (Runner::Cold(engine), Some(store)) => {
-                let engine = *engine;
+        let (session, unknown) = match runner {
+            Runner::Warm(session) => (session.clone(), Vec::new()),
+            Runner::Cold(engine, store) => {
                 let mut tables = Vec::new();
                 for source in sources.iter().filter(|source| query.mentions(source.name)) {
-                    tables.push((source.name, self.remote_location(&self.location(engine, source)?)));
+                    let location = self.remote_location(&self.location(*engine, source)?);
+                    tables.push((*engine, source.name, location));
                 }
                 let session = engine.session(self.target_partitions)?;
                 let url = Url::parse(STORE_URL).map_err(|error| exec_datafusion_err!("{error}"))?;
                 session.register_object_store(&url, Arc::clone(store) as _);
-                tokio::spawn(async move {
-                    let start = Instant::now();
-                    for (name, location) in tables {
-                        engine.register(&session, name, &location).await?;
-                    }
-                    let batches = session.sql(&sql).await?.collect().await?;
-                    Ok((batches, start.elapsed()))
-                })
+                (session, tables)
             }
-            (Runner::Warm(session), _) => {
-                let session = session.clone();
-                tokio::spawn(async move {
-                    let start = Instant::now();
-                    let batches = session.sql(&sql).await?.collect().await?;
-                    Ok((batches, start.elapsed()))
-                })
-            }
-            (Runner::Cold(_), None) => return Err(exec_datafusion_err!("a cold run needs a store")),
         };
+        let task = tokio::spawn(async move {
+            let start = Instant::now();
+            for (engine, name, location) in unknown {
+                engine.register(&session, name, &location).await?;
+            }
+            let batches = session.sql(&sql).await?.collect().await?;
+            Ok((batches, start.elapsed()))
+        });
         task.await.map_err(|error| exec_datafusion_err!("{error}"))?
     }
 
