@@ -24,8 +24,7 @@ pub(crate) fn queries(title: &str, engines: &[Engine], outcomes: &[QueryOutcome]
     header.extend(pairs.iter().map(|&(a, b)| format!("{} / {}", engines[a].name(), engines[b].name())));
     header.push("rows".into());
     header.push("agree".into());
-    write_row(&mut out, &header);
-    write_row(&mut out, &header.iter().map(|_| "---".to_owned()).collect::<Vec<_>>());
+    write_head(&mut out, &header);
 
     for outcome in outcomes {
         let mut row = vec![format!("{} {}", outcome.query.name, outcome.query.title)];
@@ -50,8 +49,7 @@ pub(crate) fn times(title: &str, columns: &[String], rows: &[(String, Vec<String
     let mut out = format!("## {title}\n\n");
     let mut header = vec![String::new()];
     header.extend(columns.iter().cloned());
-    write_row(&mut out, &header);
-    write_row(&mut out, &header.iter().map(|_| "---".to_owned()).collect::<Vec<_>>());
+    write_head(&mut out, &header);
     for (name, cells) in rows {
         let mut row = vec![name.clone()];
         row.extend(cells.iter().cloned());
@@ -150,6 +148,11 @@ fn ratio_cell(ratio: Option<f64>) -> String {
 
 fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
+}
+
+pub(crate) fn write_head(out: &mut String, header: &[String]) {
+    write_row(out, header);
+    write_row(out, &vec!["---".to_owned(); header.len()]);
 }
 
 pub(crate) fn write_row(out: &mut String, cells: &[String]) {

@@ -6,8 +6,6 @@ use arrow::array::{
     ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringViewArray,
     TimestampMicrosecondArray,
 };
-use arrow::datatypes::{Field, Schema};
-use datafusion::error::DataFusionError;
 
 use super::random::{heavy_tailed, mix, one_in, unit};
 use super::{Batches, FileSource, Table};
@@ -19,18 +17,10 @@ const START_MICROS: i64 = 1_740_787_200_000_000;
 
 /// The table, in one file. Column `c0007` is the eighth; types repeat every six columns.
 pub(super) fn table() -> Table {
-    let columns: Vec<(String, ArrayRef)> = (0..COLUMNS).map(|i| (format!("c{i:04}"), column(i))).collect();
-    let field = |(name, array): &(String, ArrayRef)| Field::new(name, array.data_type().clone(), false);
-    let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
-    let batch =
-        RecordBatch::try_new(Arc::clone(&schema), columns.into_iter().map(|(_, array)| array).collect())
-            .map_err(|error| DataFusionError::ArrowError(Box::new(error), None));
-    let rows = move || -> Batches {
-        Box::new(std::iter::once(match &batch {
-            Ok(batch) => Ok(batch.clone()),
-            Err(error) => Err(DataFusionError::Internal(error.to_string())),
-        }))
-    };
+    let columns = (0..COLUMNS).map(|i| (format!("c{i:04}"), column(i)));
+    let batch = RecordBatch::try_from_iter(columns).expect("columns have one length");
+    let schema = batch.schema();
+    let rows = move || -> Batches { Box::new(std::iter::once(Ok(batch.clone()))) };
     Table { name: "wide", files: vec![FileSource { schema, rows: Box::new(rows) }] }
 }
 

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use datafusion::error::Result;
 
-use crate::report::{geometric_mean, median, write_row};
+use crate::report::{geometric_mean, median, write_head, write_row};
 
 /// Larger than any cache.
 const COPIED_BYTES: usize = 256 << 20;
@@ -73,8 +73,7 @@ impl Kernels {
             copy_throughput(),
         );
         let header = ["case", "MB", "ours", "reference", "ours / reference", "by least times"];
-        write_row(&mut out, &header.map(str::to_owned));
-        write_row(&mut out, &header.map(|_| "---".to_owned()));
+        write_head(&mut out, &header.map(str::to_owned));
         let mut ratios = Vec::new();
         for outcome in outcomes {
             let by_median = [&outcome.ours, &outcome.reference].map(|times| median(times));
