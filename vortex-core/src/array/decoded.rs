@@ -9,7 +9,7 @@ use arrow::datatypes::DataType;
 use super::decimals::from_unscaled;
 use super::restore::restore;
 use super::row_bytes::reserved_bytes;
-use super::{ArrayRef, EncodedArray, EncodedRef, Validity, intervals};
+use super::{ArrayRef, EncodedArray, EncodedRef, Header, Validity, intervals};
 use crate::Result;
 use crate::dtype::DType;
 use crate::expr::Predicate;
@@ -19,52 +19,29 @@ use crate::mask::Mask;
 /// An Arrow array as an [`EncodedArray`]: the fallback of every operation.
 #[derive(Debug, Clone)]
 pub struct Decoded {
-    dtype: DType,
+    header: Header,
     array: ArrayRef,
-    limits: Limits,
 }
 
 impl Decoded {
-    /// Wraps an array that presents `dtype`.
-    pub fn new(dtype: DType, array: ArrayRef) -> Self {
-        Self { dtype, array, limits: Limits::default() }
-    }
-
-    /// Sets the limits for copies of rows, instead of the default ones.
-    #[must_use]
-    pub fn with_limits(self, limits: Limits) -> Self {
-        Self { limits, ..self }
+    /// Wraps an array that presents `dtype`; the limits are those for copies of rows.
+    pub fn new(dtype: DType, array: ArrayRef, limits: &Limits) -> Self {
+        Self { header: Header::new("arrow", dtype, array.len(), limits), array }
     }
 
     /// The Arrow array.
     pub fn arrow(&self) -> &ArrayRef {
         &self.array
     }
-
-    fn with(&self, array: ArrayRef) -> EncodedRef {
-        Arc::new(Self { dtype: self.dtype.clone(), array, limits: self.limits })
-    }
 }
 
 impl EncodedArray for Decoded {
-    fn encoding(&self) -> &str {
-        "arrow"
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.array.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn own_bytes(&self) -> usize {
         self.array.get_array_memory_size()
-    }
-
-    fn limits(&self) -> Limits {
-        self.limits
     }
 
     fn decodes_in_parts(&self) -> bool {
@@ -72,7 +49,7 @@ impl EncodedArray for Decoded {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
-        restore(&self.array, to, &self.limits)
+        restore(&self.array, to, self.limits())
     }
 
     fn validity(&self) -> Result<Validity> {
@@ -80,24 +57,24 @@ impl EncodedArray for Decoded {
     }
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        Ok(self.with(self.array.slice(rows.start, rows.len())))
+        Ok(self.header.decoded(self.array.slice(rows.start, rows.len())))
     }
 
     fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         if mask.is_all() {
-            return Ok(self.with(Arc::clone(&self.array)));
+            return Ok(self.header.decoded(Arc::clone(&self.array)));
         }
         if let Some(few) = mask.few() {
             return self.take(&few);
         }
         // Arrow reserves this memory whether it will be used or not.
         let reserved = reserved_bytes(self.array.data_type(), mask.true_count() as u64);
-        self.limits.decoded_bytes(usize::try_from(reserved).unwrap_or(usize::MAX), 1)?;
-        Ok(self.with(arrow::compute::filter(&self.array, &mask.to_filter())?))
+        self.limits().decoded_bytes(usize::try_from(reserved).unwrap_or(usize::MAX), 1)?;
+        Ok(self.header.decoded(arrow::compute::filter(&self.array, &mask.to_filter())?))
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        Ok(self.with(super::take_within(&self.array, indices, &self.limits)?))
+        Ok(self.header.decoded(super::take_within(&self.array, indices, self.limits())?))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
@@ -158,7 +135,7 @@ mod tests {
         let lists =
             ListArray::new(field, OffsetBuffer::from_lengths([0, 0, 0]), new_empty_array(&huge), None);
         let dtype = from_field(&Field::new("l", lists.data_type().clone(), false)).unwrap();
-        let array = Decoded::new(dtype, Arc::new(lists));
+        let array = Decoded::new(dtype, Arc::new(lists), &Limits::default());
         assert!(array.take(&UInt64Array::from(vec![1])).is_err());
         assert!(array.filter(&Mask::from_indices(3, [1])).is_err());
         assert_eq!(array.slice(1..2).unwrap().len(), 1);
@@ -194,7 +171,7 @@ mod tests {
         let elements = Arc::new(Int64Array::from(vec![7; 1 << 16]));
         let lists = ListArray::new(field, OffsetBuffer::from_lengths([1 << 16, 0]), elements, None);
         let dtype = from_field(&Field::new("l", lists.data_type().clone(), false)).unwrap();
-        let array = Decoded::new(dtype, Arc::new(lists));
+        let array = Decoded::new(dtype, Arc::new(lists), &Limits::default());
         let often = |row: u64| UInt64Array::from(vec![row; 1 << 15]);
         assert!(array.take(&often(0)).is_err(), "16 GiB");
         assert_eq!(array.take(&often(1)).unwrap().len(), 1 << 15);
@@ -207,7 +184,7 @@ mod tests {
         let item = Arc::new(Field::new("item", DataType::Utf8View, true));
         let lists = ListArray::new(item, OffsetBuffer::new((0..=rows).collect()), text, None);
         let dtype = from_field(&Field::new("l", lists.data_type().clone(), false)).unwrap();
-        Decoded::new(dtype, Arc::new(lists))
+        Decoded::new(dtype, Arc::new(lists), &Limits::default())
     }
 
     #[test]
@@ -231,11 +208,12 @@ mod tests {
     fn strings_are_copied_out_of_views_within_the_limit() {
         let long = "a string of more than twelve bytes";
         let one = StringViewArray::from(vec![long]);
-        let often = Decoded::new(DType::Utf8(false), Arc::new(one)).take(&UInt64Array::from(vec![0; 100]));
+        let text = |array, limits| Decoded::new(DType::Utf8(false), array, &limits);
+        let often = text(Arc::new(one), Limits::default()).take(&UInt64Array::from(vec![0; 100]));
         let often = often.unwrap().decode(&DataType::Utf8View).unwrap();
         let within = |bytes| {
             let limits = Limits::new().with_max_decoded_bytes(bytes);
-            Decoded::new(DType::Utf8(false), Arc::clone(&often)).with_limits(limits).decode(&DataType::Utf8)
+            text(Arc::clone(&often), limits).decode(&DataType::Utf8)
         };
         assert_eq!(within(100 * long.len() as u64).unwrap().len(), 100);
         assert!(within(100 * long.len() as u64 - 1).is_err());
@@ -243,11 +221,14 @@ mod tests {
 
     #[test]
     fn lowered_limits_apply_to_copies() {
-        let numbers = Arc::new(Int64Array::from(vec![7; 100]));
-        let array = Decoded::new(DType::Primitive(PType::I64, false), numbers);
+        let within = |limits| {
+            let numbers = Arc::new(Int64Array::from(vec![7; 100]));
+            Decoded::new(DType::Primitive(PType::I64, false), numbers, &limits)
+        };
+        let array = within(Limits::default());
         let (all, mask) = (UInt64Array::from_iter_values(0..99), Mask::from_indices(100, 0..99));
         assert!(array.take(&all).is_ok() && array.filter(&mask).is_ok());
-        let array = array.with_limits(Limits::new().with_max_decoded_bytes(500));
+        let array = within(Limits::new().with_max_decoded_bytes(500));
         assert!(array.take(&all).is_err() && array.filter(&mask).is_err());
         let few = array.slice(0..50).unwrap();
         assert!(few.take(&UInt64Array::from(vec![0; 62])).is_ok());

@@ -41,7 +41,7 @@ pub(crate) fn unsigned_type(number: i32, what: &str) -> Result<DType> {
 /// Wraps offsets or lengths as the child of an array with these limits.
 pub(crate) fn integers_child(integers: Vec<u64>, limits: &Limits) -> EncodedRef {
     let array = UInt64Array::from(integers);
-    Arc::new(Decoded::new(DType::Primitive(PType::U64, false), Arc::new(array)).with_limits(*limits))
+    Arc::new(Decoded::new(DType::Primitive(PType::U64, false), Arc::new(array), limits))
 }
 
 /// Decodes a primitive child into its raw values and its nulls. `N` is any type of the same width as the

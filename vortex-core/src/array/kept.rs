@@ -86,7 +86,7 @@ impl Node<'_> {
             let is_larger = integers.get_array_memory_size() > bytes;
             let is_shared = to_keep != Some(stored) && shares(&integers, &taken);
             let integers = if is_larger || is_shared { copied(&integers)? } else { integers };
-            let integers = Decoded::new(self.dtype.clone(), integers).with_limits(*self.limits());
+            let integers = Decoded::new(self.dtype.clone(), integers, self.limits());
             let array: EncodedRef = Arc::new(integers);
             (What::Integers(Arc::clone(&array)), array)
         } else {

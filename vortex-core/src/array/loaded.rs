@@ -92,16 +92,15 @@ mod tests {
 
     #[test]
     fn only_what_was_loaded_completely_and_is_the_same_is_not_loaded_again() {
-        let (loaded, loads) = (LoadedRows::default(), Cell::new(0));
+        let (loaded, loads, limits) = (LoadedRows::default(), Cell::new(0), Limits::default());
         let of = |ptype| DType::Primitive(ptype, false);
         let load = |node, dtype: &DType, len, rows: &[usize], is_complete| {
-            let result =
-                loaded.get_or_load(Place { segment: 7, node }, dtype, len, rows, &Limits::default(), || {
-                    loads.set(loads.get() + 1);
-                    let array = Arc::new(Int32Array::from_iter_values(0..rows.len() as i32)) as _;
-                    let array = Arc::new(Decoded::new(dtype.clone(), array));
-                    if is_complete { Ok(array as EncodedRef) } else { Err(Error::NotFetched) }
-                });
+            let result = loaded.get_or_load(Place { segment: 7, node }, dtype, len, rows, &limits, || {
+                loads.set(loads.get() + 1);
+                let array = Arc::new(Int32Array::from_iter_values(0..rows.len() as i32)) as _;
+                let array = Arc::new(Decoded::new(dtype.clone(), array, &limits));
+                if is_complete { Ok(array as EncodedRef) } else { Err(Error::NotFetched) }
+            });
             (result.is_ok(), loads.get())
         };
         assert_eq!(load(1, &of(PType::I32), 10, &[2, 3], false), (false, 1));
@@ -118,17 +117,17 @@ mod tests {
     fn lists_of_rows_count_and_long_ones_are_not_kept() {
         let dtype = DType::Primitive(PType::I32, false);
         for (count, is_kept) in [(MOST_ROWS, true), (MOST_ROWS + 1, false)] {
-            let (loaded, loads) = (LoadedRows::default(), Cell::new(0));
+            let (loaded, loads, limits) = (LoadedRows::default(), Cell::new(0), Limits::default());
             let rows: Vec<usize> = (0..count).collect();
             for _ in 0..2 {
                 let work = Work::begin();
                 let load = || {
                     loads.set(loads.get() + 1);
                     let array = Arc::new(Int32Array::from(vec![0; count]));
-                    Ok(Arc::new(Decoded::new(dtype.clone(), array)) as EncodedRef)
+                    Ok(Arc::new(Decoded::new(dtype.clone(), array, &limits)) as EncodedRef)
                 };
                 let place = Place { segment: 0, node: 0 };
-                loaded.get_or_load(place, &dtype, count, &rows, &Limits::default(), load).unwrap();
+                loaded.get_or_load(place, &dtype, count, &rows, &limits, load).unwrap();
                 assert_eq!(work.byte_len(), if is_kept { count * size_of::<usize>() } else { 0 });
             }
             assert_eq!(loads.get(), if is_kept { 1 } else { 2 });
@@ -142,7 +141,8 @@ mod tests {
         let load = || {
             loaded.get_or_load(Place { segment: 0, node: 0 }, &dtype, 1, &[0], &limits, || {
                 limits.decoded_bytes(52, 1)?;
-                Ok(Arc::new(Decoded::new(dtype.clone(), Arc::new(Int32Array::from(vec![1])))) as EncodedRef)
+                let array = Arc::new(Int32Array::from(vec![1]));
+                Ok(Arc::new(Decoded::new(dtype.clone(), array, &limits)) as EncodedRef)
             })
         };
         for _ in 0..3 {

@@ -12,6 +12,7 @@ mod concat;
 mod decimals;
 mod decoded;
 mod fixed_width;
+mod header;
 mod integers;
 pub(crate) mod intervals;
 mod items;
@@ -43,6 +44,7 @@ pub(crate) use concat::{concat, without_dictionaries};
 pub(crate) use decimals::{from_unscaled, has_digits_of};
 pub use decoded::{Decoded, present};
 pub(crate) use fixed_width::{fixed_width, into_vec, match_width, own_bytes, values_of};
+pub use header::Header;
 pub(crate) use integers::{
     Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at, integer_type,
     integers_child, integers_of, numbers, one_more, unsigned_type,
@@ -80,14 +82,28 @@ pub type EncodedRef = Arc<dyn EncodedArray>;
 /// tried first fails, and may look at a child of integers, such as offsets, several times. Of bytes that contradict the
 /// format, such as codes without a value, one may notice what another does not look at, so that only one of them fails.
 pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
+    /// The id, the type, the number of rows and the limits.
+    fn header(&self) -> &Header;
+
     /// The id of the encoding, as stored in the file.
-    fn encoding(&self) -> &str;
+    fn encoding(&self) -> &'static str {
+        self.header().encoding
+    }
 
     /// The logical type.
-    fn dtype(&self) -> &DType;
+    fn dtype(&self) -> &DType {
+        &self.header().dtype
+    }
 
     /// Number of rows.
-    fn len(&self) -> usize;
+    fn len(&self) -> usize {
+        self.header().len
+    }
+
+    /// The limits for decoding and copying rows.
+    fn limits(&self) -> &Limits {
+        &self.header().limits
+    }
 
     /// Whether there are no rows.
     fn is_empty(&self) -> bool {
@@ -103,10 +119,6 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     fn own_bytes(&self) -> usize {
         0
     }
-
-    /// The limits for decoding and copying rows: those [of the node](Node::limits) that the array was loaded from, or of a
-    /// child.
-    fn limits(&self) -> Limits;
 
     /// Whether decoding a [`slice`](Self::slice) takes about its share of the time. By default, if there are children and
     /// that holds for all of them.
@@ -238,7 +250,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// As [`decode`](Self::decode).
     fn decode_natural(&self) -> Result<Decoded> {
         let decoded = self.decode(&data_type(self.dtype())?)?;
-        Ok(Decoded::new(self.dtype().clone(), decoded).with_limits(self.limits()))
+        Ok(Decoded::new(self.dtype().clone(), decoded, self.limits()))
     }
 
     /// Field `at` of a struct, also null where the struct is: its type is nullable if either type is.
@@ -249,7 +261,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     fn field(&self, at: usize) -> Result<EncodedRef> {
         let dtype = masking::field_dtype(self.dtype(), at)?;
         let field = masking::decoded_field(self.decode_natural()?.arrow(), at)?;
-        Ok(Arc::new(Decoded::new(dtype, field).with_limits(self.limits())))
+        Ok(Arc::new(Decoded::new(dtype, field, self.limits())))
     }
 
     /// If the array consists of runs of equal rows: an array of the same runs, with `map` applied to

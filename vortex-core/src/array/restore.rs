@@ -40,7 +40,7 @@ pub fn can_decode_as(dtype: &DType, to: &DataType) -> bool {
 pub fn decode_as(array: &dyn EncodedArray, to: &DataType) -> Result<ArrayRef> {
     let carrier = carrier(array.dtype(), to)
         .ok_or_else(|| Error::invalid(format!("{} cannot be read as {to}", array.dtype())))?;
-    restore(&array.decode(&carrier)?, to, &array.limits())
+    restore(&array.decode(&carrier)?, to, array.limits())
 }
 
 /// Converts the carrier array to the requested type, which a file may choose, too: values of a fixed size
@@ -289,14 +289,14 @@ mod tests {
     #[test]
     fn null_rows_of_a_huge_fixed_size_are_not_reserved() {
         let bytes = new_null_array(&DataType::LargeBinary, 8192);
-        let bytes = Decoded::new(DType::Binary(true), bytes);
+        let bytes = Decoded::new(DType::Binary(true), bytes, &Limits::default());
         assert!(decode_as(&bytes, &DataType::FixedSizeBinary(i32::MAX)).is_err());
         assert_eq!(decode_as(&bytes, &DataType::FixedSizeBinary(16)).unwrap().len(), 8192);
 
         let item = Arc::new(Field::new("item", DataType::Int64, true));
         let lists = new_null_array(&DataType::LargeList(Arc::clone(&item)), 8192);
         let dtype = DType::List(Arc::new(DType::Primitive(crate::dtype::PType::I64, true)), true);
-        let lists = Decoded::new(dtype, lists);
+        let lists = Decoded::new(dtype, lists, &Limits::default());
         let of_size = |size| DataType::FixedSizeList(Arc::clone(&item), size);
         assert!(decode_as(&lists, &of_size(i32::MAX)).is_err());
         assert_eq!(decode_as(&lists, &of_size(3)).unwrap().len(), 8192);
@@ -353,7 +353,7 @@ mod tests {
                     Arc::new(LargeBinaryArray::new(offsets, Buffer::default(), Some(nulls)))
                 }
             };
-            let restored = decode_as(&Decoded::new(dtype, rows), &to).unwrap();
+            let restored = decode_as(&Decoded::new(dtype, rows, &Limits::default()), &to).unwrap();
             assert_eq!((restored.len(), restored.logical_null_count()), (4, 1), "{to}");
             assert_eq!(restored.as_run::<Int32Type>().values().len(), 3, "{to}");
         }

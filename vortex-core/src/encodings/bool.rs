@@ -15,9 +15,8 @@ use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{ArrowNativeType as _, DataType};
 
 use super::Encoding;
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, present};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, ValidityChild, present};
 use crate::dtype::DType;
-use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -49,12 +48,7 @@ impl Encoding for Bool {
         }
         node.expect_buffers(1)?;
         let bits = node.bits(0, offset);
-        Ok(Arc::new(BoolArray {
-            dtype: node.dtype().clone(),
-            validity: node.validity_child(0)?,
-            bits: bits?,
-            limits: *node.limits(),
-        }))
+        Ok(Arc::new(BoolArray { header: node.header(ID), validity: node.validity_child(0)?, bits: bits? }))
     }
 
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
@@ -64,23 +58,14 @@ impl Encoding for Bool {
 
 #[derive(Debug)]
 struct BoolArray {
-    dtype: DType,
+    header: Header,
     bits: BooleanBuffer,
     validity: ValidityChild,
-    limits: Limits,
 }
 
 impl EncodedArray for BoolArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.bits.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
@@ -89,10 +74,6 @@ impl EncodedArray for BoolArray {
 
     fn own_bytes(&self) -> usize {
         self.bits.len().div_ceil(8)
-    }
-
-    fn limits(&self) -> Limits {
-        self.limits
     }
 
     fn decodes_in_parts(&self) -> bool {
@@ -115,10 +96,9 @@ impl EncodedArray for BoolArray {
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(Arc::new(Self {
-            dtype: self.dtype.clone(),
+            header: self.header.of_rows(rows.len()),
             bits: self.bits.slice(rows.start, rows.len()),
             validity: self.validity.slice(&rows)?,
-            limits: self.limits,
         }))
     }
 
@@ -131,10 +111,9 @@ impl EncodedArray for BoolArray {
             }
         };
         Ok(Arc::new(Self {
-            dtype: self.dtype.clone(),
+            header: self.header.of_rows(mask.true_count()),
             bits,
             validity: self.validity.filter(mask)?,
-            limits: self.limits,
         }))
     }
 }

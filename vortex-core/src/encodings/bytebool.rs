@@ -10,10 +10,9 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, present};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, ValidityChild, present};
 use crate::dtype::DType;
 use crate::kernels::within::not_zero;
-use crate::limits::Limits;
 use crate::{Error, Result};
 
 /// The `vortex.bytebool` encoding.
@@ -37,34 +36,20 @@ impl Encoding for ByteBool {
         if bytes.len() != node.len() {
             return Err(Error::corrupt(format!("{} bytes for {} rows", bytes.len(), node.len())));
         }
-        Ok(Arc::new(ByteBoolArray {
-            dtype: node.dtype().clone(),
-            bytes,
-            validity: node.validity_child(0)?,
-            limits: *node.limits(),
-        }))
+        Ok(Arc::new(ByteBoolArray { header: node.header(ID), bytes, validity: node.validity_child(0)? }))
     }
 }
 
 #[derive(Debug)]
 struct ByteBoolArray {
-    dtype: DType,
+    header: Header,
     bytes: Buffer,
     validity: ValidityChild,
-    limits: Limits,
 }
 
 impl EncodedArray for ByteBoolArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.bytes.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
@@ -75,16 +60,12 @@ impl EncodedArray for ByteBoolArray {
         self.bytes.len()
     }
 
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
     fn decodes_in_parts(&self) -> bool {
         true
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
-        self.limits.decoded_bytes(self.bytes.len().div_ceil(8), 1)?;
+        self.limits().decoded_bytes(self.bytes.len().div_ceil(8), 1)?;
         let bits = not_zero(self.bytes.as_slice());
         let nulls = self.validity()?.to_nulls(self.len());
         present(Arc::new(BooleanArray::new(bits, nulls)), to)
@@ -96,10 +77,9 @@ impl EncodedArray for ByteBoolArray {
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(Arc::new(Self {
-            dtype: self.dtype.clone(),
+            header: self.header.of_rows(rows.len()),
             bytes: self.bytes.slice_with_length(rows.start, rows.len()),
             validity: self.validity.slice(&rows)?,
-            limits: self.limits,
         }))
     }
 }

@@ -17,8 +17,8 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::{
-    Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Validity, concat, decode_offsets, fixed_width,
-    present,
+    Aggregate, ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, concat, decode_offsets,
+    fixed_width, present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
@@ -58,12 +58,11 @@ impl Encoding for Chunked {
 
 #[derive(Debug)]
 struct ChunkedArray {
-    dtype: DType,
+    header: Header,
     /// None of them is empty.
     chunks: Vec<EncodedRef>,
     /// The end of each chunk, as a row.
     ends: Vec<usize>,
-    limits: Limits,
 }
 
 /// The concatenation of `chunks`, which are all of `dtype`. A single chunk is returned as it is.
@@ -76,13 +75,14 @@ pub(crate) fn chunked(dtype: &DType, mut chunks: Vec<EncodedRef>, limits: &Limit
         *end += chunk.len();
         Some(*end)
     });
-    let ends = ends.collect();
-    Arc::new(ChunkedArray { dtype: dtype.clone(), chunks, ends, limits: *limits })
+    let ends: Vec<usize> = ends.collect();
+    let header = Header::new(ID, dtype.clone(), ends.last().copied().unwrap_or(0), limits);
+    Arc::new(ChunkedArray { header, chunks, ends })
 }
 
 impl ChunkedArray {
     fn with(&self, chunks: Vec<EncodedRef>) -> EncodedRef {
-        chunked(&self.dtype, chunks, &self.limits)
+        chunked(self.dtype(), chunks, self.limits())
     }
 
     /// The chunks that overlap `rows`, each with the part that does.
@@ -100,7 +100,7 @@ impl ChunkedArray {
     /// at a time.
     fn decode_primitive(&self, to: &DataType, width: usize) -> Result<ArrayRef> {
         let rows = self.len();
-        self.limits.decoded_bytes(rows, width)?;
+        self.limits().decoded_bytes(rows, width)?;
         let mut values = MutableBuffer::with_capacity(rows * width);
         let mut nulls = NullBufferBuilder::new(rows);
         for chunk in &self.chunks {
@@ -117,24 +117,12 @@ impl ChunkedArray {
 }
 
 impl EncodedArray for ChunkedArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.ends.last().copied().unwrap_or(0)
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         self.chunks.iter().map(|chunk| ("chunk", Arc::clone(chunk))).collect()
-    }
-
-    fn limits(&self) -> Limits {
-        self.limits
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
@@ -147,10 +135,10 @@ impl EncodedArray for ChunkedArray {
             return self.decode_primitive(to, width);
         }
         // Chunks that share bytes with the file count as nothing, however often they repeat.
-        let width = self.dtype.row_bytes_hint();
-        self.limits.decoded_bytes(self.len(), width)?;
+        let width = self.dtype().row_bytes_hint();
+        self.limits().decoded_bytes(self.len(), width)?;
         let parts = self.chunks.iter().map(|chunk| counted_before(chunk.len() * width, || chunk.decode(to)));
-        concat(&parts.collect::<Result<Vec<_>>>()?, to, &self.limits)
+        concat(&parts.collect::<Result<Vec<_>>>()?, to, self.limits())
     }
 
     fn validity(&self) -> Result<Validity> {
@@ -207,24 +195,24 @@ impl EncodedArray for ChunkedArray {
         for (sorted_at, at) in order.into_iter().enumerate() {
             back[at] = sorted_at as u64;
         }
-        sorted.decode_natural()?.with_limits(self.limits).take(&back.into())
+        sorted.decode_natural()?.take(&back.into())
     }
 
     fn aggregate(&self) -> Result<Aggregate> {
-        let nothing = Aggregate::empty(&self.dtype);
+        let nothing = Aggregate::empty(self.dtype());
         self.chunks.iter().try_fold(nothing, |before, chunk| Ok(before.merge(chunk.aggregate()?)))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
         let outcomes = self.chunks.iter().map(|chunk| Ok(Arc::new(chunk.matches(predicate)?) as ArrayRef));
         let outcomes = outcomes.collect::<Result<Vec<_>>>()?;
-        Ok(concat(&outcomes, &DataType::Boolean, &self.limits)?.as_boolean().clone())
+        Ok(concat(&outcomes, &DataType::Boolean, self.limits())?.as_boolean().clone())
     }
 
     fn field(&self, at: usize) -> Result<EncodedRef> {
-        let dtype = crate::array::masking::field_dtype(&self.dtype, at)?;
+        let dtype = crate::array::masking::field_dtype(self.dtype(), at)?;
         let chunks = self.chunks.iter().map(|chunk| chunk.field(at)).collect::<Result<_>>()?;
-        Ok(chunked(&dtype, chunks, &self.limits))
+        Ok(chunked(&dtype, chunks, self.limits()))
     }
 }
 

@@ -206,7 +206,7 @@ fn check_operations(array: &EncodedRef, expected: &ArrayRef) {
         actual.to_data().validate_full().unwrap();
         assert_eq!(&actual, &expected, "{what} of {}", array.encoding());
     };
-    let plain: EncodedRef = Arc::new(Decoded::new(array.dtype().clone(), Arc::clone(expected)));
+    let plain: EncodedRef = array.header().decoded(Arc::clone(expected));
     same(array, &plain, "decode");
     let nulls = array.validity().unwrap().to_nulls(array.len());
     assert_eq!(
@@ -244,7 +244,7 @@ fn check_operations(array: &EncodedRef, expected: &ArrayRef) {
         same(&same_runs, &plain, "runs");
         let are_null = |values: EncodedRef| -> crate::Result<EncodedRef> {
             let nulls: BooleanArray = values.matches(&Predicate::IsNull)?;
-            Ok(Arc::new(Decoded::new(DType::Bool(true), Arc::new(nulls))))
+            Ok(Arc::new(Decoded::new(DType::Bool(true), Arc::new(nulls), values.limits())))
         };
         let nulls = array.map_runs(&are_null).unwrap().unwrap().decode(&DataType::Boolean).unwrap();
         let wanted: ArrayRef = Arc::new(plain.matches(&Predicate::IsNull).unwrap());

@@ -10,8 +10,7 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::row_bytes::has_narrow_offsets;
-use crate::array::{Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, masking};
-use crate::dtype::DType;
+use crate::array::{Aggregate, ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, masking};
 use crate::expr::Predicate;
 use crate::limits::Limits;
 use crate::scalar::{Scalar, Value};
@@ -33,22 +32,21 @@ impl Encoding for Constant {
         node.expect_children(0)?;
         node.expect_buffers(1)?;
         let value = node.scalar(&node.buffer(0)?, node.dtype())?;
-        Ok(Arc::new(ConstantArray { value, len: node.len(), limits: *node.limits() }))
+        Ok(Arc::new(ConstantArray { header: node.header(ID), value }))
     }
 }
 
 /// An array that repeats one value.
 #[derive(Debug)]
 pub(crate) struct ConstantArray {
+    header: Header,
     value: Scalar,
-    len: usize,
-    limits: Limits,
 }
 
 impl ConstantArray {
     /// `len` rows of `value`.
-    pub(crate) fn new(value: Scalar, len: usize, limits: Limits) -> Self {
-        Self { value, len, limits }
+    pub(crate) fn new(value: Scalar, len: usize, limits: &Limits) -> Self {
+        Self { header: Header::new(ID, value.dtype().clone(), len, limits), value }
     }
 }
 
@@ -87,20 +85,8 @@ fn row_bytes(value: &Value, to: &DataType) -> usize {
 }
 
 impl EncodedArray for ConstantArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        self.value.dtype()
-    }
-
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    fn limits(&self) -> Limits {
-        self.limits
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn decodes_in_parts(&self) -> bool {
@@ -108,11 +94,11 @@ impl EncodedArray for ConstantArray {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
-        let bytes = self.limits.decoded_bytes(self.len, row_bytes(self.value.value(), to))?;
+        let bytes = self.limits().decoded_bytes(self.len(), row_bytes(self.value.value(), to))?;
         if has_narrow_offsets(to) && i32::try_from(bytes).is_err() {
             return Err(Error::limit(format!("{bytes} bytes of one value behind 32-bit offsets")));
         }
-        self.value.to_counted_arrow(to, self.len)
+        self.value.to_counted_arrow(to, self.len())
     }
 
     fn validity(&self) -> Result<Validity> {
@@ -120,19 +106,19 @@ impl EncodedArray for ConstantArray {
     }
 
     fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
-        Ok(Some(Arc::new(Self::new(self.value.clone(), pick.row_count(), self.limits))))
+        Ok(Some(Arc::new(Self::new(self.value.clone(), pick.row_count(), self.limits()))))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        self.limits.decoded_bytes(self.len, 1)?;
+        self.limits().decoded_bytes(self.len(), 1)?;
         Ok(match predicate.evaluate_scalar(&self.value)? {
-            Some(outcome) => BooleanArray::from(vec![outcome; self.len]),
-            None => BooleanArray::new_null(self.len),
+            Some(outcome) => BooleanArray::from(vec![outcome; self.len()]),
+            None => BooleanArray::new_null(self.len()),
         })
     }
 
     fn aggregate(&self) -> Result<Aggregate> {
-        Ok(Aggregate::of_value(&self.value, self.len as u64))
+        Ok(Aggregate::of_value(&self.value, self.len() as u64))
     }
 
     fn field(&self, at: usize) -> Result<EncodedRef> {
@@ -141,7 +127,7 @@ impl EncodedArray for ConstantArray {
             Value::List(values) => values.get(at).cloned().unwrap_or(Value::Null),
             _ => Value::Null,
         };
-        Ok(Arc::new(Self::new(Scalar::try_new(dtype, value)?, self.len, self.limits)))
+        Ok(Arc::new(Self::new(Scalar::try_new(dtype, value)?, self.len(), self.limits())))
     }
 
     fn as_constant(&self) -> Option<Scalar> {
@@ -166,13 +152,13 @@ mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::dtype::arrow::data_type;
-    use crate::dtype::{DecimalType, Extension, MapType, PType, StructType, UnionType};
+    use crate::dtype::{DType, DecimalType, Extension, MapType, PType, StructType, UnionType};
     use crate::encodings::conformance;
     use crate::mask::Mask;
 
     fn of(dtype: DType, value: Value, len: usize) -> EncodedRef {
         let value = Scalar::try_new(dtype, value).unwrap();
-        Arc::new(ConstantArray::new(value, len, Limits::default()))
+        Arc::new(ConstantArray::new(value, len, &Limits::default()))
     }
 
     /// A value of each type.

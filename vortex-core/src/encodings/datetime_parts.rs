@@ -21,12 +21,11 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, fixed_width, integer_type, present,
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, fixed_width, integer_type, present,
 };
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, Meaning, PType, match_integer};
 use crate::kernels::simd::{Vectorized, vectorized};
-use crate::limits::Limits;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
@@ -77,10 +76,9 @@ impl Encoding for DateTimeParts {
         let seconds = part(1, metadata.seconds_ptype, false);
         let subseconds = part(2, metadata.subseconds_ptype, false);
         Ok(Arc::new(DateTimePartsArray {
-            dtype: node.dtype().clone(),
+            header: node.header(ID),
             ticks_per_second,
             parts: [days?, seconds?, subseconds?],
-            limits: *node.limits(),
         }))
     }
 
@@ -91,11 +89,10 @@ impl Encoding for DateTimeParts {
 
 #[derive(Debug)]
 struct DateTimePartsArray {
-    dtype: DType,
+    header: Header,
     ticks_per_second: i64,
     /// Days, seconds and subseconds.
     parts: [EncodedRef; 3],
-    limits: Limits,
 }
 
 impl DateTimePartsArray {
@@ -272,30 +269,18 @@ ticks!(i8: |value: i8| value ^ value >> 7, i16: |value: i16| value ^ value >> 15
 ticks!(i32: |value: i32| value ^ value >> 31, i64: |value: i64| value ^ value >> 63);
 
 impl EncodedArray for DateTimePartsArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.days().len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         ["days", "seconds", "subseconds"].into_iter().zip(self.parts.iter().map(Arc::clone)).collect()
     }
 
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let len = self.len();
-        self.limits.decoded_bytes(len, size_of::<i64>())?;
-        let natural = data_type(&self.dtype)?;
+        self.limits().decoded_bytes(len, size_of::<i64>())?;
+        let natural = data_type(self.dtype())?;
         let Some(sum) = self.sum()? else { return Ok(new_null_array(to, len)) };
         let sums = Buffer::from_vec(sum.rows(len)?);
         present(fixed_width(natural, len, sums, sum.nulls)?, to)
@@ -308,10 +293,9 @@ impl EncodedArray for DateTimePartsArray {
     fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
         let [days, seconds, subseconds] = &self.parts;
         Ok(Some(Arc::new(Self {
-            dtype: self.dtype.clone(),
+            header: self.header.of_rows(pick.row_count()),
             ticks_per_second: self.ticks_per_second,
             parts: [pick.of(days)?, pick.of(seconds)?, pick.of(subseconds)?],
-            limits: self.limits,
         })))
     }
 }

@@ -22,12 +22,11 @@ use arrow::datatypes::DataType;
 use super::Encoding;
 use super::integer_predicate::IntegerTest;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, fixed_width, from_unscaled,
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, ValidityChild, fixed_width, from_unscaled,
 };
 use crate::dtype::arrow::ptype_of;
 use crate::dtype::{DType, DecimalType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
-use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
 use crate::wire::WriteNode;
@@ -61,12 +60,7 @@ impl Encoding for Decimal {
         node.expect_buffers(1)?;
         let bytes = node.values(0, width)?;
         let values = fixed_width(stored, node.len(), node.aligned(bytes, width.min(MAX_ALIGNMENT))?, None)?;
-        Ok(Arc::new(DecimalArray {
-            dtype: node.dtype().clone(),
-            values,
-            validity: node.validity_child(0)?,
-            limits: *node.limits(),
-        }))
+        Ok(Arc::new(DecimalArray { header: node.header(ID), values, validity: node.validity_child(0)? }))
     }
 
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
@@ -89,30 +83,21 @@ fn storage(number: i32) -> Result<(DataType, usize)> {
 
 #[derive(Debug)]
 struct DecimalArray {
-    dtype: DType,
+    header: Header,
     /// Integers of the stored width, without nulls; with scale 0 where Arrow represents them as decimals.
     values: ArrayRef,
     validity: ValidityChild,
-    limits: Limits,
 }
 
 impl DecimalArray {
     fn with(&self, values: ArrayRef, validity: ValidityChild) -> EncodedRef {
-        Arc::new(Self { dtype: self.dtype.clone(), values, validity, limits: self.limits })
+        Arc::new(Self { header: self.header.of_rows(values.len()), values, validity })
     }
 }
 
 impl EncodedArray for DecimalArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.values.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
@@ -123,16 +108,12 @@ impl EncodedArray for DecimalArray {
         self.values.len() * self.values.data_type().primitive_width().unwrap_or(0)
     }
 
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
     fn decodes_in_parts(&self) -> bool {
         true
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
-        from_unscaled(&self.values, self.validity()?.to_nulls(self.len()), to, &self.limits)
+        from_unscaled(&self.values, self.validity()?.to_nulls(self.len()), to, self.limits())
     }
 
     fn validity(&self) -> Result<Validity> {
@@ -159,7 +140,7 @@ impl EncodedArray for DecimalArray {
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
         let ptype = ptype_of(self.values.data_type());
-        let Some(test) = ptype.and_then(|ptype| integer_predicate(predicate, &self.dtype, ptype)) else {
+        let Some(test) = ptype.and_then(|ptype| integer_predicate(predicate, self.dtype(), ptype)) else {
             return self.matches_decoded(predicate);
         };
         test.answer(self, |predicate| {

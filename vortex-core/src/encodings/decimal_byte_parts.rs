@@ -17,13 +17,12 @@ use arrow::datatypes::{DataType, Int64Type, UInt64Type, i256};
 use super::Encoding;
 use super::decimal::integer_predicate;
 use crate::array::{
-    Aggregate, EncodedArray, EncodedRef, Node, Pick, Validity, from_unscaled, has_digits_of, present,
+    Aggregate, EncodedArray, EncodedRef, Header, Node, Pick, Validity, from_unscaled, has_digits_of, present,
     unsigned_type,
 };
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
-use crate::limits::Limits;
 use crate::scalar::{Scalar, Value};
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -111,8 +110,7 @@ fn load(id: &'static str, node: &Node<'_>, first: i32, lower: &[i32]) -> Result<
     // All parts are asked for what they need before an error of one of them is returned.
     let lower: Vec<Result<EncodedRef>> = lower.collect();
     Ok(Arc::new(DecimalBytePartsArray {
-        id,
-        dtype: node.dtype().clone(),
+        header: node.header(id),
         first_ptype,
         first: node.child(0, &DType::Primitive(first_ptype, *nullable), node.len())?,
         lower: lower.into_iter().collect::<Result<_>>()?,
@@ -121,8 +119,7 @@ fn load(id: &'static str, node: &Node<'_>, first: i32, lower: &[i32]) -> Result<
 
 #[derive(Debug)]
 struct DecimalBytePartsArray {
-    id: &'static str,
-    dtype: DType,
+    header: Header,
     first_ptype: PType,
     first: EncodedRef,
     lower: Vec<EncodedRef>,
@@ -175,7 +172,7 @@ impl DecimalBytePartsArray {
 
     /// The decimal that an integer of the only part represents; `None` if it has too many digits.
     fn decimal(&self, part: &Value) -> Option<Value> {
-        match (&self.dtype, part) {
+        match (self.dtype(), part) {
             (DType::Decimal(decimal, _), Value::Int(part)) => {
                 let unscaled = i256::from_i128((*part).into());
                 has_digits_of(*decimal, unscaled).then_some(Value::Decimal(unscaled))
@@ -186,16 +183,8 @@ impl DecimalBytePartsArray {
 }
 
 impl EncodedArray for DecimalBytePartsArray {
-    fn encoding(&self) -> &str {
-        self.id
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.first.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
@@ -203,14 +192,10 @@ impl EncodedArray for DecimalBytePartsArray {
         first.chain(self.lower.iter().map(|part| ("lower", Arc::clone(part)))).collect()
     }
 
-    fn limits(&self) -> Limits {
-        self.first.limits()
-    }
-
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let unscaled = self.unscaled()?;
         let nulls = unscaled.logical_nulls();
-        from_unscaled(&unscaled, nulls, to, &self.limits())
+        from_unscaled(&unscaled, nulls, to, self.limits())
     }
 
     fn validity(&self) -> Result<Validity> {
@@ -219,8 +204,7 @@ impl EncodedArray for DecimalBytePartsArray {
 
     fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
         Ok(Some(Arc::new(Self {
-            id: self.id,
-            dtype: self.dtype.clone(),
+            header: self.header.of_rows(pick.row_count()),
             first_ptype: self.first_ptype,
             first: pick.of(&self.first)?,
             lower: self.lower.iter().map(|child| pick.of(child)).collect::<Result<_>>()?,
@@ -231,7 +215,7 @@ impl EncodedArray for DecimalBytePartsArray {
         if predicate.is_null_test() {
             return self.first.matches(predicate);
         }
-        match integer_predicate(predicate, &self.dtype, self.first_ptype) {
+        match integer_predicate(predicate, self.dtype(), self.first_ptype) {
             Some(test) if self.lower.is_empty() => {
                 test.answer(self, |predicate| self.first.matches(predicate))
             }
@@ -241,7 +225,7 @@ impl EncodedArray for DecimalBytePartsArray {
 
     fn aggregate(&self) -> Result<Aggregate> {
         if self.lower.is_empty() {
-            let found = self.first.aggregate()?.map(&self.dtype, |value| self.decimal(value));
+            let found = self.first.aggregate()?.map(self.dtype(), |value| self.decimal(value));
             // Without values beyond the precision.
             if let Some(found) = found {
                 return Ok(found);
@@ -258,7 +242,7 @@ impl EncodedArray for DecimalBytePartsArray {
             Value::Null => Value::Null,
             value => self.decimal(value)?,
         };
-        Scalar::try_new(self.dtype.clone(), value).ok()
+        Scalar::try_new(self.dtype().clone(), value).ok()
     }
 }
 

@@ -28,12 +28,12 @@ use arrow::datatypes::DataType;
 use super::Encoding;
 use super::block_rows::BlockRows;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, array_of_raw, decode_raw, present,
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, ValidityChild, array_of_raw, decode_raw,
+    present,
 };
-use crate::dtype::{DType, PType};
+use crate::dtype::PType;
 use crate::kernels::delta::{transposed_positions, undelta};
 use crate::kernels::{BLOCK, Word, lanes, match_word};
-use crate::limits::Limits;
 use crate::{Error, Result};
 
 /// The `fastlanes.delta` encoding.
@@ -76,14 +76,13 @@ impl Encoding for Delta {
         };
         let dtype = node.dtype().with_nullable(matches!(validity, Nulls::InDeltas));
         let all = DeltaArray {
-            dtype: node.dtype().clone(),
+            header: node.header(ID),
             ptype,
             rows,
             lanes,
             bases: node.child(0, &dtype, bases_len)?,
             deltas: node.child(1, &dtype, deltas_len)?,
             validity,
-            limits: *node.limits(),
         };
         // Drops blocks after the last row.
         Ok(Arc::new(DeltaArray { validity: all.validity.clone(), ..all.blocks_of(0..node.len())? }))
@@ -92,7 +91,7 @@ impl Encoding for Delta {
 
 #[derive(Debug)]
 struct DeltaArray {
-    dtype: DType,
+    header: Header,
     ptype: PType,
     rows: BlockRows,
     /// Number of bases per block.
@@ -100,7 +99,6 @@ struct DeltaArray {
     bases: EncodedRef,
     deltas: EncodedRef,
     validity: Nulls,
-    limits: Limits,
 }
 
 #[derive(Debug, Clone)]
@@ -120,7 +118,7 @@ impl DeltaArray {
             child.slice(clip(blocks.start)..clip(blocks.end))
         };
         Ok(Self {
-            dtype: self.dtype.clone(),
+            header: self.header.of_rows(rows.len()),
             rows,
             bases: slice(&self.bases, self.lanes)?,
             deltas: slice(&self.deltas, BLOCK)?,
@@ -131,7 +129,7 @@ impl DeltaArray {
 
     /// The values, and the nulls that the deltas have.
     fn values<W: Word>(&self) -> Result<(Vec<W>, Option<NullBuffer>)> {
-        self.limits.decoded_bytes(self.len(), size_of::<W>())?;
+        self.limits().decoded_bytes(self.len(), size_of::<W>())?;
         let (bases, _) = decode_raw::<W>(&self.bases)?;
         let (deltas, transposed) = decode_raw::<W>(&self.deltas)?;
         let mut out = Vec::with_capacity(self.len());
@@ -168,16 +166,8 @@ impl DeltaArray {
 }
 
 impl EncodedArray for DeltaArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.rows.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
@@ -186,10 +176,6 @@ impl EncodedArray for DeltaArray {
             children.extend(validity.named());
         }
         children
-    }
-
-    fn limits(&self) -> Limits {
-        self.limits
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
@@ -229,9 +215,11 @@ mod tests {
     use super::super::bit_packed::tests::validity_of;
     use super::*;
     use crate::array::build::Tree;
+    use crate::dtype::DType;
     use crate::encodings::conformance;
     use crate::kernels::delta::tests::naive_delta;
     use crate::kernels::random;
+    use crate::limits::Limits;
 
     fn values<W: Word>(len: usize) -> Vec<W> {
         let mut next = random(11);

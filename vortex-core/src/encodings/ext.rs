@@ -10,11 +10,10 @@ use arrow::array::{Array as _, AsArray as _, BooleanArray, FixedSizeBinaryArray,
 use arrow::datatypes::{DataType, UInt8Type};
 
 use super::Encoding;
-use crate::array::{Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, present};
+use crate::array::{Aggregate, ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, Extension, Meaning};
 use crate::expr::Predicate;
-use crate::limits::Limits;
 use crate::scalar::Scalar;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -38,7 +37,7 @@ impl Encoding for Ext {
         node.expect_buffers(0)?;
         node.expect_children(1)?;
         let storage = node.child(0, extension.storage(), node.len())?;
-        Ok(Arc::new(ExtArray { dtype: node.dtype().clone(), extension: Arc::clone(extension), storage }))
+        Ok(Arc::new(ExtArray { header: node.header(ID), extension: Arc::clone(extension), storage }))
     }
 
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
@@ -48,30 +47,18 @@ impl Encoding for Ext {
 
 #[derive(Debug)]
 struct ExtArray {
-    dtype: DType,
+    header: Header,
     extension: Arc<Extension>,
     storage: EncodedRef,
 }
 
 impl EncodedArray for ExtArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.storage.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         vec![("storage", Arc::clone(&self.storage))]
-    }
-
-    fn limits(&self) -> Limits {
-        self.storage.limits()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
@@ -85,7 +72,7 @@ impl EncodedArray for ExtArray {
             }
             Meaning::Date(_) | Meaning::Time(_) | Meaning::Timestamp(..) => {
                 let integers = self.storage.decode(&data_type(self.extension.storage())?)?;
-                let data = integers.to_data().into_builder().data_type(data_type(&self.dtype)?);
+                let data = integers.to_data().into_builder().data_type(data_type(self.dtype())?);
                 make_array(data.build()?)
             }
         };
@@ -99,12 +86,12 @@ impl EncodedArray for ExtArray {
     fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
         let storage = pick.of(&self.storage)?;
         let extension = Arc::clone(&self.extension);
-        Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), extension, storage })))
+        Ok(Some(Arc::new(Self { header: self.header.of_rows(pick.row_count()), extension, storage })))
     }
 
     fn aggregate(&self) -> Result<Aggregate> {
         if *self.extension.meaning() != Meaning::Uuid {
-            let found = self.storage.aggregate()?.map(&self.dtype, |value| Some(value.clone()));
+            let found = self.storage.aggregate()?.map(self.dtype(), |value| Some(value.clone()));
             if let Some(found) = found {
                 return Ok(found);
             }
@@ -122,7 +109,7 @@ impl EncodedArray for ExtArray {
     }
 
     fn as_constant(&self) -> Option<Scalar> {
-        self.storage.as_constant()?.with_dtype(&self.dtype).ok()
+        self.storage.as_constant()?.with_dtype(self.dtype()).ok()
     }
 }
 

@@ -16,10 +16,10 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use super::list::window_of;
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, present};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, ValidityChild, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
-use crate::limits::{Limits, Work};
+use crate::limits::Work;
 use crate::mask::Mask;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -39,12 +39,10 @@ impl Encoding for FixedSizeList {
         let (element, size, count) = parts(node)?;
         let validity = node.validity_child(1)?;
         Ok(Arc::new(FixedSizeListArray {
-            dtype: node.dtype().clone(),
-            len: node.len(),
+            header: node.header(ID),
             size,
             elements: node.child(0, element, count)?,
             validity,
-            limits: *node.limits(),
         }))
     }
 
@@ -52,15 +50,14 @@ impl Encoding for FixedSizeList {
         let (element, size, count) = parts(node)?;
         node.limits().decoded_bytes(rows.len().saturating_mul(size), size_of::<usize>())?;
         let wanted: Vec<usize> = rows.iter().flat_map(|row| row * size..(row + 1) * size).collect();
+        let picked = node.of_rows(rows);
         // Both are requested before an error of one of them is returned.
-        let validity = node.of_rows(rows).validity_child(1);
+        let validity = picked.validity_child(1);
         Ok(Arc::new(FixedSizeListArray {
-            dtype: node.dtype().clone(),
-            len: rows.len(),
+            header: picked.header(ID),
             size,
             elements: node.child_rows(0, element, count, &wanted)?,
             validity: validity?,
-            limits: *node.limits(),
         }))
     }
 }
@@ -80,32 +77,21 @@ fn parts<'a>(node: &Node<'a>) -> Result<(&'a DType, usize, usize)> {
 
 #[derive(Debug)]
 struct FixedSizeListArray {
-    dtype: DType,
-    len: usize,
+    header: Header,
     size: usize,
     elements: EncodedRef,
     validity: ValidityChild,
-    limits: Limits,
 }
 
 impl FixedSizeListArray {
     fn with(&self, len: usize, elements: EncodedRef, validity: ValidityChild) -> EncodedRef {
-        let (dtype, size, limits) = (self.dtype.clone(), self.size, self.limits);
-        Arc::new(Self { dtype, len, size, elements, validity, limits })
+        Arc::new(Self { header: self.header.of_rows(len), size: self.size, elements, validity })
     }
 }
 
 impl EncodedArray for FixedSizeListArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.len
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
@@ -113,16 +99,12 @@ impl EncodedArray for FixedSizeListArray {
         std::iter::once(("elements", Arc::clone(&self.elements))).chain(validity).collect()
     }
 
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let DataType::FixedSizeList(item, size) = to else {
-            return present(self.decode(&data_type(&self.dtype)?)?, to);
+            return present(self.decode(&data_type(self.dtype())?)?, to);
         };
         if usize::try_from(*size) != Ok(self.size) {
-            return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype)));
+            return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype())));
         }
         let _work = Work::begin();
         let elements = self.elements.decode(item.data_type())?;
@@ -130,8 +112,8 @@ impl EncodedArray for FixedSizeListArray {
             // Arrow computes which of them are null.
             self.limits().decoded_bytes(elements.len().div_ceil(8), 1)?;
         }
-        let nulls = self.validity()?.to_nulls(self.len);
-        Ok(Arc::new(ArrowList::try_new_with_length(Arc::clone(item), *size, elements, nulls, self.len)?))
+        let nulls = self.validity()?.to_nulls(self.len());
+        Ok(Arc::new(ArrowList::try_new_with_length(Arc::clone(item), *size, elements, nulls, self.len())?))
     }
 
     fn validity(&self) -> Result<Validity> {
@@ -145,7 +127,7 @@ impl EncodedArray for FixedSizeListArray {
 
     fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         let count = mask.true_count().saturating_mul(self.size);
-        self.limits.decoded_bytes(Mask::max_bytes(self.elements.len(), count), 1)?;
+        self.limits().decoded_bytes(Mask::max_bytes(self.elements.len(), count), 1)?;
         let runs = mask.runs();
         let runs = runs.iter().map(|run| run.start * self.size..run.end * self.size);
         let elements = self.elements.filter(&Mask::from_runs(self.elements.len(), runs))?;
@@ -153,7 +135,7 @@ impl EncodedArray for FixedSizeListArray {
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        let count = self.limits.decoded_bytes(indices.len(), self.size.saturating_mul(size_of::<u64>()))?;
+        let count = self.limits().decoded_bytes(indices.len(), self.size.saturating_mul(size_of::<u64>()))?;
         let size = self.size as u64;
         let mut elements = Vec::with_capacity(count / size_of::<u64>());
         for row in indices.values() {
@@ -179,6 +161,7 @@ mod tests {
     use crate::array::build::Tree;
     use crate::dtype::PType;
     use crate::encodings::conformance;
+    use crate::limits::Limits;
 
     fn lists(size: u32, nullable: bool) -> DType {
         DType::FixedSizeList(Arc::new(DType::Primitive(PType::I32, false)), size, nullable)

@@ -26,13 +26,12 @@ use super::bit_packed::BitPackedArray;
 use super::block_rows::BlockRows;
 use crate::array::intervals::tests_of;
 use crate::array::{
-    Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, array_of_raw, decode_raw,
+    Aggregate, ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, array_of_raw, decode_raw,
     own_bytes, present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::{Interval, Intervals, Predicate};
 use crate::kernels::{Word, map_words, match_word};
-use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::Value;
 use crate::wire::{WriteNode, value_to_bytes};
@@ -77,7 +76,7 @@ impl Encoding for FrameOfReference {
             node.child(0, &unsigned, node.len()).map_err(|_| error)
         })?;
         Ok(Arc::new(ForArray {
-            dtype: node.dtype().clone(),
+            header: node.header(ID),
             ptype,
             encoded,
             // Truncation in two's complement preserves the value modulo the width.
@@ -101,7 +100,7 @@ impl Encoding for FrameOfReferenceV2 {
         node.expect_children(2)?;
         let rows = BlockRows::try_new(node.message::<MetadataV2>()?.offset.into(), node.len())?;
         Ok(Arc::new(ForArray {
-            dtype: node.dtype().clone(),
+            header: node.header(ID_V2),
             ptype,
             encoded: node.child(0, node.dtype(), node.len())?,
             references: References::PerBlock {
@@ -122,7 +121,7 @@ fn integer(node: &Node<'_>) -> Result<PType> {
 
 #[derive(Debug)]
 struct ForArray {
-    dtype: DType,
+    header: Header,
     ptype: PType,
     encoded: EncodedRef,
     references: References,
@@ -177,7 +176,7 @@ impl ForArray {
     }
 
     fn with(&self, encoded: EncodedRef, references: References) -> EncodedRef {
-        Arc::new(Self { dtype: self.dtype.clone(), ptype: self.ptype, encoded, references })
+        Arc::new(Self { header: self.header.of_rows(encoded.len()), ptype: self.ptype, encoded, references })
     }
 
     fn values<W: Word>(&self) -> Result<ArrayRef> {
@@ -189,7 +188,7 @@ impl ForArray {
             return array_of_raw(self.ptype, packed.unpack(reference)?.into(), nulls);
         }
         let (encoded, nulls) = decode_raw::<W>(&self.encoded)?;
-        let own = |encoded| own_bytes::<W>(encoded, &self.limits());
+        let own = |encoded| own_bytes::<W>(encoded, self.limits());
         let values = match &added {
             Added::One(reference) if *reference == W::ZERO => encoded,
             Added::One(reference) => map_words(own(encoded)?, |_, value: W| value.plus(*reference)),
@@ -209,7 +208,7 @@ impl ForArray {
         self.limits().decoded_bytes(encoded.len(), size_of::<W>())?;
         let values = encoded.iter().zip(rows).map(|(value, row)| value.plus(added.of_row(row)));
         let array = array_of_raw(self.ptype, values.collect::<Vec<_>>().into(), nulls)?;
-        Ok(Arc::new(Decoded::new(self.dtype.clone(), array).with_limits(self.limits())))
+        Ok(self.header.decoded(array))
     }
 
     /// Evaluates tests in the domain of a bit-packed child, if there is a suitable one.
@@ -231,7 +230,7 @@ impl ForArray {
         let values = i128::from(found.row_count - found.null_count);
         let added = i256::from_i128(values).checked_mul(i256::from_i128(reference));
         let sum = found.sum.and_then(|sum| sum.checked_add(added?));
-        let moved = found.map(&self.dtype, |value| {
+        let moved = found.map(self.dtype(), |value| {
             let encoded = match value {
                 Value::Int(value) => i128::from(*value),
                 Value::UInt(value) => i128::from(*value),
@@ -264,19 +263,8 @@ impl ForArray {
 }
 
 impl EncodedArray for ForArray {
-    fn encoding(&self) -> &str {
-        match self.references {
-            References::One(_) => ID,
-            References::PerBlock { .. } => ID_V2,
-        }
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.encoded.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
@@ -285,10 +273,6 @@ impl EncodedArray for ForArray {
             children.push(("references", Arc::clone(child)));
         }
         children
-    }
-
-    fn limits(&self) -> Limits {
-        self.encoded.limits()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

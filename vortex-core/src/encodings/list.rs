@@ -25,8 +25,8 @@ use super::list_view::{ListViewArray, Views};
 use super::offsets::ends;
 use crate::array::masking::without_hidden_items;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, decode_offsets, indices, integer_type,
-    integers_child, one_more, present,
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, ValidityChild, decode_offsets, indices,
+    integer_type, integers_child, one_more, present,
 };
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
@@ -61,12 +61,10 @@ impl Encoding for List {
         let (element, elements_len, offsets) = parts(node)?;
         let validity = node.validity_child(2)?;
         Ok(Arc::new(ListArray {
-            dtype: node.dtype().clone(),
-            len: node.len(),
+            header: node.header(ID),
             elements: node.child(0, element, elements_len)?,
             offsets: node.child(1, &offsets, one_more(node.len())?)?,
             validity,
-            limits: *node.limits(),
         }))
     }
 
@@ -92,14 +90,8 @@ pub(crate) fn lists(
     validity: ValidityChild,
     limits: &Limits,
 ) -> EncodedRef {
-    Arc::new(ListArray {
-        dtype: dtype.clone(),
-        len: offsets.len() - 1,
-        elements,
-        offsets: integers_child(offsets, limits),
-        validity,
-        limits: *limits,
-    })
+    let header = Header::new(ID, dtype.clone(), offsets.len() - 1, limits);
+    Arc::new(ListArray { header, elements, offsets: integers_child(offsets, limits), validity })
 }
 
 /// The type of a node's elements, their number, and the type of the offsets.
@@ -119,19 +111,17 @@ pub(super) fn elements_len(claimed: u64) -> Result<usize> {
 
 #[derive(Debug)]
 struct ListArray {
-    dtype: DType,
-    len: usize,
+    header: Header,
     elements: EncodedRef,
     offsets: EncodedRef,
     validity: ValidityChild,
-    limits: Limits,
 }
 
 impl ListArray {
     /// Offsets starting at zero, and the elements they refer to, decoded as `item`.
     fn parts<O: OffsetSizeTrait>(&self, item: &Field) -> Result<(OffsetBuffer<O>, ArrayRef)> {
         let ptype = self.offsets.dtype().ptype()?;
-        self.limits.decoded_bytes(self.offsets.len(), size_of::<O>())?;
+        self.limits().decoded_bytes(self.offsets.len(), size_of::<O>())?;
         let offsets = self.offsets.decode(&data_type(self.offsets.dtype())?)?;
         let (offsets, window) = match_integer!(
             ptype,
@@ -144,7 +134,7 @@ impl ListArray {
 
     /// The lists in these rows, as views of the same elements.
     fn views_at(&self, rows: &UInt64Array) -> Result<Views> {
-        let few = (rows.len() as f64) < self.len as f64 * MANY;
+        let few = (rows.len() as f64) < self.len() as f64 * MANY;
         if few {
             // Rows are below `len`, so their next offsets exist and the addition does not overflow.
             let next: UInt64Array = rows.values().iter().map(|row| row + 1).collect::<Vec<_>>().into();
@@ -161,7 +151,7 @@ impl ListArray {
     fn pick(&self, rows: &UInt64Array, validity: ValidityChild) -> Result<EncodedRef> {
         let views = self.views_at(rows)?;
         let elements = Arc::clone(&self.elements);
-        Ok(Arc::new(ListViewArray::new(self.dtype.clone(), elements, views, validity, self.limits)))
+        Ok(Arc::new(ListViewArray::new(self.dtype().clone(), elements, views, validity, self.limits())))
     }
 }
 
@@ -224,26 +214,14 @@ fn arrow_view<O: OffsetSizeTrait>(
 }
 
 impl EncodedArray for ListArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.len
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let validity = self.validity.named();
         let children = [("elements", &self.elements), ("offsets", &self.offsets)];
         children.map(|(name, child)| (name, Arc::clone(child))).into_iter().chain(validity).collect()
-    }
-
-    fn limits(&self) -> Limits {
-        self.limits
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
@@ -254,7 +232,7 @@ impl EncodedArray for ListArray {
             DataType::LargeList(item) => arrow_list(item, self.parts::<i64>(item)?, &validity),
             DataType::ListView(item) => arrow_view(item, self.parts::<i32>(item)?, &validity),
             DataType::LargeListView(item) => arrow_view(item, self.parts::<i64>(item)?, &validity),
-            _ => present(self.decode(&data_type(&self.dtype)?)?, to),
+            _ => present(self.decode(&data_type(self.dtype())?)?, to),
         }
     }
 
@@ -264,12 +242,10 @@ impl EncodedArray for ListArray {
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(Arc::new(Self {
-            dtype: self.dtype.clone(),
-            len: rows.len(),
+            header: self.header.of_rows(rows.len()),
             elements: Arc::clone(&self.elements),
             offsets: self.offsets.slice(rows.start..rows.end + 1)?,
             validity: self.validity.slice(&rows)?,
-            limits: self.limits,
         }))
     }
 

@@ -22,8 +22,8 @@ use arrow::datatypes::{ArrowNativeType as _, DataType, Field, FieldRef};
 use super::Encoding;
 use super::list::{arrow_list, elements_len, window_of};
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, ValidityChild, integer_type, integers_child,
-    present, take_within,
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, integer_type,
+    integers_child, present, take_within,
 };
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
@@ -58,12 +58,11 @@ impl Encoding for ListView {
         let Parts { element, elements_len, offset, size } = Parts::of(node)?;
         let validity = node.validity_child(3)?;
         Ok(Arc::new(ListViewArray {
-            dtype: node.dtype().clone(),
+            header: node.header(ID),
             elements: node.child(0, element, elements_len)?,
             offsets: node.child(1, &offset, node.len())?,
             sizes: node.child(2, &size, node.len())?,
             validity,
-            limits: *node.limits(),
         }))
     }
 
@@ -82,7 +81,7 @@ impl Encoding for ListView {
         views.compact(&runs);
         let wanted: Vec<usize> = runs.into_iter().flatten().collect();
         let elements = node.child_rows(0, element, elements_len, &wanted)?;
-        Ok(Arc::new(ListViewArray::new(node.dtype().clone(), elements, views, validity, *node.limits())))
+        Ok(Arc::new(ListViewArray::new(node.dtype().clone(), elements, views, validity, node.limits())))
     }
 }
 
@@ -222,12 +221,11 @@ fn decode_counts(child: &EncodedRef) -> Result<Vec<usize>> {
 /// Lists given by offsets and sizes of shared elements.
 #[derive(Debug)]
 pub(super) struct ListViewArray {
-    dtype: DType,
+    header: Header,
     elements: EncodedRef,
     offsets: EncodedRef,
     sizes: EncodedRef,
     validity: ValidityChild,
-    limits: Limits,
 }
 
 impl ListViewArray {
@@ -237,13 +235,13 @@ impl ListViewArray {
         elements: EncodedRef,
         views: Views,
         validity: ValidityChild,
-        limits: Limits,
+        limits: &Limits,
     ) -> Self {
         let child = |values: Vec<usize>| {
-            integers_child(values.into_iter().map(|value| value as u64).collect(), &limits)
+            integers_child(values.into_iter().map(|value| value as u64).collect(), limits)
         };
         let (offsets, sizes) = (child(views.offsets), child(views.sizes));
-        Self { dtype, elements, offsets, sizes, validity, limits }
+        Self { header: Header::new(ID, dtype, offsets.len(), limits), elements, offsets, sizes, validity }
     }
 
     fn views(&self, nulls: Option<&NullBuffer>) -> Result<Views> {
@@ -264,7 +262,7 @@ impl ListViewArray {
             views.compact(std::slice::from_ref(&window));
             return elements.decode(item.data_type());
         }
-        self.limits.decoded_bytes(Mask::max_bytes(window.len(), used), 1)?;
+        self.limits().decoded_bytes(Mask::max_bytes(window.len(), used), 1)?;
         views.compact(&runs);
         let runs = runs.iter().map(|run| run.start - window.start..run.end - window.start);
         let used = elements.filter(&Mask::from_runs(window.len(), runs))?;
@@ -298,9 +296,9 @@ impl ListViewArray {
 
     /// The concatenated elements of all views, `total` elements.
     fn copy(&self, elements: &ArrayRef, views: &Views, total: usize) -> Result<ArrayRef> {
-        self.limits.decoded_bytes(total, size_of::<u64>())?;
+        self.limits().decoded_bytes(total, size_of::<u64>())?;
         let indices = UInt64Array::from_iter_values(views.ranges().flatten().map(|at| at as u64));
-        take_within(elements, &indices, &self.limits)
+        take_within(elements, &indices, self.limits())
     }
 
     fn arrow_view<O: OffsetSizeTrait>(&self, field: &FieldRef, validity: &Validity) -> Result<ArrayRef> {
@@ -321,26 +319,14 @@ impl ListViewArray {
 }
 
 impl EncodedArray for ListViewArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.offsets.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let validity = self.validity.named();
         let children = [("elements", &self.elements), ("offsets", &self.offsets), ("sizes", &self.sizes)];
         children.map(|(name, child)| (name, Arc::clone(child))).into_iter().chain(validity).collect()
-    }
-
-    fn limits(&self) -> Limits {
-        self.limits
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
@@ -353,7 +339,7 @@ impl EncodedArray for ListViewArray {
             }
             DataType::ListView(item) => self.arrow_view::<i32>(item, &validity),
             DataType::LargeListView(item) => self.arrow_view::<i64>(item, &validity),
-            _ => present(self.decode(&data_type(&self.dtype)?)?, to),
+            _ => present(self.decode(&data_type(self.dtype())?)?, to),
         }
     }
 
@@ -363,12 +349,11 @@ impl EncodedArray for ListViewArray {
 
     fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
         Ok(Some(Arc::new(Self {
-            dtype: self.dtype.clone(),
+            header: self.header.of_rows(pick.row_count()),
             elements: Arc::clone(&self.elements),
             offsets: pick.of(&self.offsets)?,
             sizes: pick.of(&self.sizes)?,
             validity: self.validity.pick(pick)?,
-            limits: self.limits,
         })))
     }
 }
@@ -492,9 +477,9 @@ mod tests {
     fn a_long_string_shared_by_many_lists_hits_the_limit() {
         let dtype = DType::List(Arc::new(DType::Utf8(false)), false);
         let text: ArrayRef = Arc::new(StringViewArray::from(vec!["x".repeat(1 << 16); 2]));
-        let elements: EncodedRef = Arc::new(Decoded::new(DType::Utf8(false), text));
+        let elements: EncodedRef = Arc::new(Decoded::new(DType::Utf8(false), text, &Limits::default()));
         let views: Views = std::iter::repeat_n((0, 2), 1 << 15).collect();
-        let array = ListViewArray::new(dtype, elements, views, ValidityChild::default(), Limits::default());
+        let array = ListViewArray::new(dtype, elements, views, ValidityChild::default(), &Limits::default());
         let item = |data_type| DataType::List(Arc::new(Field::new("item", data_type, false)));
         let error = array.decode(&item(DataType::Utf8)).unwrap_err();
         assert!(matches!(error, Error::LimitExceeded(_)), "{error}");

@@ -9,10 +9,9 @@ use arrow::array::{AsArray as _, MapArray as ArrowMap};
 use arrow::datatypes::DataType;
 
 use super::{Encoding, list_view};
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, present};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
-use crate::limits::Limits;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
@@ -53,39 +52,27 @@ fn of_entries(node: &Node<'_>, entries: EncodedRef) -> Result<EncodedRef> {
     if entries.encoding() != list_view::ID {
         return Err(Error::corrupt(format!("map entries in {}", entries.encoding())));
     }
-    Ok(Arc::new(MapArray { dtype: node.dtype().clone(), entries }))
+    Ok(Arc::new(MapArray { header: node.header(ID).of_rows(entries.len()), entries }))
 }
 
 #[derive(Debug)]
 struct MapArray {
-    dtype: DType,
+    header: Header,
     entries: EncodedRef,
 }
 
 impl EncodedArray for MapArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.entries.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         vec![("entries", Arc::clone(&self.entries))]
     }
 
-    fn limits(&self) -> Limits {
-        self.entries.limits()
-    }
-
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let DataType::Map(entry, keys_sorted) = to else {
-            return present(self.decode(&data_type(&self.dtype)?)?, to);
+            return present(self.decode(&data_type(self.dtype())?)?, to);
         };
         let lists = self.entries.decode(&DataType::List(Arc::clone(entry)))?;
         let (_, offsets, entries, nulls) = lists.as_list::<i32>().clone().into_parts();
@@ -98,7 +85,10 @@ impl EncodedArray for MapArray {
     }
 
     fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
-        Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), entries: pick.of(&self.entries)? })))
+        Ok(Some(Arc::new(Self {
+            header: self.header.of_rows(pick.row_count()),
+            entries: pick.of(&self.entries)?,
+        })))
     }
 }
 

@@ -18,11 +18,10 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::{
-    Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, ValidityChild, masking,
+    Aggregate, ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, masking,
 };
 use crate::dtype::DType;
 use crate::expr::Predicate;
-use crate::limits::Limits;
 use crate::scalar::Scalar;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -46,7 +45,7 @@ impl Encoding for Masked {
         node.expect_buffers(0)?;
         let values = node.child(0, &node.dtype().with_nullable(false), node.len());
         let validity = node.validity_child(1)?;
-        Ok(Arc::new(MaskedArray { dtype: node.dtype().clone(), values: values?, validity }))
+        Ok(Arc::new(MaskedArray { header: node.header(ID), values: values?, validity }))
     }
 
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
@@ -60,12 +59,13 @@ pub(crate) fn masked(values: EncodedRef, validity: &ValidityChild, dtype: DType)
     if validity.is_absent() && values.dtype() == &dtype {
         return values;
     }
-    Arc::new(MaskedArray { dtype, values, validity: validity.clone() })
+    let header = Header::new(ID, dtype, values.len(), values.limits());
+    Arc::new(MaskedArray { header, values, validity: validity.clone() })
 }
 
 #[derive(Debug)]
 struct MaskedArray {
-    dtype: DType,
+    header: Header,
     values: EncodedRef,
     validity: ValidityChild,
 }
@@ -78,25 +78,13 @@ impl MaskedArray {
 }
 
 impl EncodedArray for MaskedArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.values.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let validity = self.validity.named();
         std::iter::once(("values", Arc::clone(&self.values))).chain(validity).collect()
-    }
-
-    fn limits(&self) -> Limits {
-        self.values.limits()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
@@ -120,8 +108,11 @@ impl EncodedArray for MaskedArray {
     }
 
     fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
-        let validity = self.validity.pick(pick)?;
-        Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), values: pick.of(&self.values)?, validity })))
+        Ok(Some(Arc::new(Self {
+            header: self.header.of_rows(pick.row_count()),
+            values: pick.of(&self.values)?,
+            validity: self.validity.pick(pick)?,
+        })))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
@@ -130,7 +121,7 @@ impl EncodedArray for MaskedArray {
         }
         let outcome = self.values.matches(predicate)?;
         let Some(valid) = self.valid()? else { return Ok(outcome) };
-        let null_outcome = predicate.evaluate_scalar(&Scalar::null(&self.dtype))?;
+        let null_outcome = predicate.evaluate_scalar(&Scalar::null(self.dtype()))?;
         Ok(masking::mask_outcome(&outcome, &valid, null_outcome))
     }
 
@@ -142,11 +133,11 @@ impl EncodedArray for MaskedArray {
             Validity::Bits(valid) => valid.null_count(),
         };
         let valid = Aggregate::of_value(&value, (self.len() - nulls) as u64);
-        Ok(valid.merge(Aggregate::of_value(&Scalar::null(&self.dtype), nulls as u64)))
+        Ok(valid.merge(Aggregate::of_value(&Scalar::null(self.dtype()), nulls as u64)))
     }
 
     fn field(&self, at: usize) -> Result<EncodedRef> {
-        let dtype = masking::field_dtype(&self.dtype, at)?;
+        let dtype = masking::field_dtype(self.dtype(), at)?;
         Ok(masked(self.values.field(at)?, &self.validity, dtype))
     }
 
@@ -154,7 +145,7 @@ impl EncodedArray for MaskedArray {
         if !self.validity.is_absent() {
             return None;
         }
-        self.values.as_constant()?.with_dtype(&self.dtype).ok()
+        self.values.as_constant()?.with_dtype(self.dtype()).ok()
     }
 }
 

@@ -6,10 +6,9 @@ use arrow::array::{BooleanArray, NullArray};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use crate::array::{Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, present};
+use crate::array::{Aggregate, ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, present};
 use crate::dtype::DType;
 use crate::expr::Predicate;
-use crate::limits::Limits;
 use crate::scalar::Scalar;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -32,31 +31,18 @@ impl Encoding for Null {
         node.no_metadata()?;
         node.expect_children(0)?;
         node.expect_buffers(0)?;
-        Ok(Arc::new(NullRows { len: node.len(), limits: *node.limits() }))
+        Ok(Arc::new(NullRows { header: node.header(ID) }))
     }
 }
 
 #[derive(Debug)]
 struct NullRows {
-    len: usize,
-    limits: Limits,
+    header: Header,
 }
 
 impl EncodedArray for NullRows {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &DType::Null
-    }
-
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    fn limits(&self) -> Limits {
-        self.limits
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn decodes_in_parts(&self) -> bool {
@@ -65,9 +51,9 @@ impl EncodedArray for NullRows {
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         if to != &DataType::Null {
-            self.limits.decoded_bytes(self.len, to.primitive_width().unwrap_or(16))?;
+            self.limits().decoded_bytes(self.len(), to.primitive_width().unwrap_or(16))?;
         }
-        present(Arc::new(NullArray::new(self.len)), to)
+        present(Arc::new(NullArray::new(self.len())), to)
     }
 
     fn validity(&self) -> Result<Validity> {
@@ -75,16 +61,16 @@ impl EncodedArray for NullRows {
     }
 
     fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
-        Ok(Some(Arc::new(Self { len: pick.row_count(), limits: self.limits })))
+        Ok(Some(Arc::new(Self { header: self.header.of_rows(pick.row_count()) })))
     }
 
     // This avoids allocating one bit per row.
     fn aggregate(&self) -> Result<Aggregate> {
-        Ok(Aggregate::of_value(&Scalar::null(&DType::Null), self.len as u64))
+        Ok(Aggregate::of_value(&Scalar::null(&DType::Null), self.len() as u64))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        self.limits.decoded_bytes(self.len, 1)?;
+        self.limits().decoded_bytes(self.len(), 1)?;
         self.matches_decoded(predicate)
     }
 

@@ -23,13 +23,12 @@ use super::Encoding;
 use super::block_rows::BlockRows;
 use super::patches::Patches;
 use crate::array::{
-    ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, array_of_raw, decode_offsets, decode_raw,
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, array_of_raw, decode_offsets, decode_raw,
     into_vec, present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
 use crate::kernels::{BLOCK, Word, match_word};
-use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::once::get_or_try_init;
 use crate::{Error, Result};
@@ -70,6 +69,7 @@ impl Encoding for Patched {
         let inner = node.child(0, node.dtype(), node.len())?;
         let integers = |ptype| DType::Primitive(ptype, false);
         Ok(Arc::new(PatchedArray {
+            header: node.header(ID),
             ptype,
             inner,
             lane_offsets: node.child(1, &integers(PType::U32), lane_offsets_len)?,
@@ -84,6 +84,7 @@ impl Encoding for Patched {
 
 #[derive(Debug)]
 struct PatchedArray {
+    header: Header,
     ptype: PType,
     inner: EncodedRef,
     /// Offsets of the chunks that contain the rows.
@@ -148,7 +149,7 @@ impl PatchedArray {
             return array_of_raw(self.ptype, inner, nulls);
         }
         let (values, _) = decode_raw::<W>(&values)?;
-        let mut out = into_vec(inner, &self.limits())?;
+        let mut out = into_vec(inner, self.limits())?;
         for (row, value) in rows.into_iter().zip(values.iter()) {
             if let Some(row) = row {
                 out[row] = *value;
@@ -162,25 +163,17 @@ impl PatchedArray {
         let Some(patches) = patches else { return Ok(inner) };
         let array = match_word!(self.ptype, |W| {
             let (inner, nulls) = decode_raw::<W>(&inner)?;
-            let mut out = into_vec(inner, &self.limits())?;
+            let mut out = into_vec(inner, self.limits())?;
             patches.apply(&mut out, |_, patch| patch)?;
             array_of_raw(self.ptype, out.into(), nulls)?
         });
-        Ok(Arc::new(Decoded::new(self.dtype().clone(), array).with_limits(self.limits())))
+        Ok(self.header.decoded(array))
     }
 }
 
 impl EncodedArray for PatchedArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        self.inner.dtype()
-    }
-
-    fn len(&self) -> usize {
-        self.inner.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
@@ -190,10 +183,6 @@ impl EncodedArray for PatchedArray {
             ("patch_indices", Arc::clone(&self.indices)),
             ("patch_values", Arc::clone(&self.values)),
         ]
-    }
-
-    fn limits(&self) -> Limits {
-        self.inner.limits()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
@@ -208,6 +197,7 @@ impl EncodedArray for PatchedArray {
         let (chunks, in_chunks) = self.rows.slice(&rows);
         let lane_offsets = chunks.start * self.lanes..chunks.end * self.lanes + 1;
         Ok(Arc::new(Self {
+            header: self.header.of_rows(rows.len()),
             ptype: self.ptype,
             inner: self.inner.slice(rows)?,
             lane_offsets: self.lane_offsets.slice(lane_offsets)?,

@@ -386,31 +386,18 @@ impl EncodedPatches {
 mod tests {
     use super::*;
     use crate::array::build::Tree;
-    use crate::array::{ArrayRef, EncodedArray};
+    use crate::array::{ArrayRef, EncodedArray, Header};
     use crate::encodings::Encoding;
-    use crate::limits::Limits;
     use arrow::array::{Array as _, Int32Array};
     use arrow::datatypes::DataType;
 
     /// An owner whose rows are zero unless they are patched.
     #[derive(Debug)]
-    struct Zeros(DType, Patches);
+    struct Zeros(Header, Patches);
 
     impl EncodedArray for Zeros {
-        fn encoding(&self) -> &str {
-            "zeros"
-        }
-
-        fn dtype(&self) -> &DType {
+        fn header(&self) -> &Header {
             &self.0
-        }
-
-        fn len(&self) -> usize {
-            self.1.rows
-        }
-
-        fn limits(&self) -> Limits {
-            Limits::default()
         }
 
         fn decode(&self, _: &DataType) -> Result<ArrayRef> {
@@ -420,7 +407,7 @@ mod tests {
         }
 
         fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-            Ok(Arc::new(Self(self.0.clone(), self.1.slice(rows))))
+            Ok(Arc::new(Self(self.0.of_rows(rows.len()), self.1.slice(rows))))
         }
     }
 
@@ -435,7 +422,7 @@ mod tests {
             let message = node.message::<PatchesMessage>()?;
             node.expect_children(message.child_count())?;
             Ok(Arc::new(Zeros(
-                node.dtype().clone(),
+                node.header("zeros"),
                 Patches::load(node, &message, 0, &DType::Primitive(PType::I32, false))?,
             )))
         }
@@ -520,7 +507,7 @@ mod tests {
         let mut bytes = Vec::new();
         prost::Message::encode(&counted, &mut bytes).unwrap();
         assert!(bytes.ends_with(&[0x28, 0x00]), "{bytes:?}");
-        let array = Zeros(DType::Primitive(PType::I32, false), load(&message(1, 0), &[2], 4).unwrap().1);
+        let array = load(&message(1, 0), &[2], 4).unwrap();
         assert_eq!(array.decode(&DataType::Int32).unwrap().len(), 4);
     }
 }

@@ -11,10 +11,11 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::Result;
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, numbers, present};
-use crate::dtype::{DType, PType};
+use crate::array::{
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, ValidityChild, numbers, present,
+};
+use crate::dtype::PType;
 use crate::kernels::Word;
-use crate::limits::Limits;
 use crate::wire::WriteNode;
 
 /// The `vortex.primitive` encoding.
@@ -34,12 +35,10 @@ impl Encoding for Primitive {
         node.expect_buffers(1)?;
         let (values, validity) = (node.values(0, ptype.byte_width()), node.validity_child(0)?);
         Ok(Arc::new(PrimitiveArray {
-            dtype: node.dtype().clone(),
+            header: node.header(ID),
             ptype,
-            len: node.len(),
             values: node.aligned(values?, ptype.byte_width())?,
             validity,
-            limits: *node.limits(),
         }))
     }
 
@@ -50,25 +49,15 @@ impl Encoding for Primitive {
 
 #[derive(Debug)]
 struct PrimitiveArray {
-    dtype: DType,
+    header: Header,
     ptype: PType,
-    len: usize,
     values: Buffer,
     validity: ValidityChild,
-    limits: Limits,
 }
 
 impl EncodedArray for PrimitiveArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.len
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
@@ -79,10 +68,6 @@ impl EncodedArray for PrimitiveArray {
         self.values.len()
     }
 
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
     fn decodes_in_parts(&self) -> bool {
         true
     }
@@ -90,7 +75,7 @@ impl EncodedArray for PrimitiveArray {
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         #[cfg(test)]
         super::conformance::leaves::count(&self.values);
-        present(numbers(self.ptype, &self.values, self.validity()?.to_nulls(self.len))?, to)
+        present(numbers(self.ptype, &self.values, self.validity()?.to_nulls(self.len()))?, to)
     }
 
     fn validity(&self) -> Result<Validity> {
@@ -100,12 +85,10 @@ impl EncodedArray for PrimitiveArray {
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         let width = self.ptype.byte_width();
         Ok(Arc::new(Self {
-            dtype: self.dtype.clone(),
+            header: self.header.of_rows(rows.len()),
             ptype: self.ptype,
-            len: rows.len(),
             values: self.values.slice_with_length(rows.start * width, rows.len() * width),
             validity: self.validity.slice(&rows)?,
-            limits: self.limits,
         }))
     }
 }

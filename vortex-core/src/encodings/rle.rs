@@ -25,14 +25,13 @@ use arrow::datatypes::{ArrowNativeType as _, DataType};
 use super::Encoding;
 use super::block_rows::BlockRows;
 use crate::array::{
-    ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, array_of_raw, decode_offsets, decode_raw,
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, array_of_raw, decode_offsets, decode_raw,
     indices, present, unsigned_type,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
 use crate::kernels::gather::gather_into;
 use crate::kernels::{BLOCK, Word, match_word};
-use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::once::get_or_try_init;
 use crate::{Error, Result};
@@ -100,7 +99,7 @@ impl Encoding for Rle {
         let indices = node.child(1, &DType::Primitive(indices_ptype, nullable), indices_len)?;
         let starts = node.child(2, &starts, starts_len)?;
         Ok(Arc::new(RleArray {
-            dtype: node.dtype().clone(),
+            header: node.header(ID),
             ptype,
             indices_ptype,
             values,
@@ -108,14 +107,13 @@ impl Encoding for Rle {
             starts: Arc::new(Starts { child: starts, values_len, known: OnceLock::new() }),
             first: 0,
             rows,
-            limits: *node.limits(),
         }))
     }
 }
 
 #[derive(Debug)]
 struct RleArray {
-    dtype: DType,
+    header: Header,
     ptype: PType,
     indices_ptype: PType,
     /// The values of all blocks, including those before `first`.
@@ -127,7 +125,6 @@ struct RleArray {
     first: usize,
     /// Where the rows lie in that block and the following ones.
     rows: BlockRows,
-    limits: Limits,
 }
 
 /// The start of the values of each block, decoded at most once for all slices.
@@ -173,7 +170,7 @@ impl RleArray {
         of_values: &[V],
         starts: &[usize],
     ) -> Result<(Vec<V>, Option<NullBuffer>)> {
-        self.limits.decoded_bytes(self.len(), size_of::<V>())?;
+        self.limits().decoded_bytes(self.len(), size_of::<V>())?;
         match self.indices_ptype {
             PType::U8 => self.spread_by::<V, u8>(of_values, starts),
             _ => self.spread_by::<V, u16>(of_values, starts),
@@ -239,16 +236,8 @@ impl RleArray {
 }
 
 impl EncodedArray for RleArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.indices.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
@@ -257,10 +246,6 @@ impl EncodedArray for RleArray {
             ("indices", Arc::clone(&self.indices)),
             ("values_idx_offsets", Arc::clone(&self.starts.child)),
         ]
-    }
-
-    fn limits(&self) -> Limits {
-        self.limits
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
@@ -280,7 +265,7 @@ impl EncodedArray for RleArray {
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         let (blocks, in_blocks) = self.rows.slice(&rows);
         Ok(Arc::new(Self {
-            dtype: self.dtype.clone(),
+            header: self.header.of_rows(rows.len()),
             values: Arc::clone(&self.values),
             starts: Arc::clone(&self.starts),
             indices: self.indices.slice(rows)?,
@@ -308,7 +293,7 @@ impl EncodedArray for RleArray {
         let array = match_word!(self.ptype, |W| {
             array_of_raw(self.ptype, decode_raw::<W>(&values.take(&positions)?)?.0, nulls)?
         });
-        Ok(Arc::new(Decoded::new(self.dtype.clone(), array).with_limits(self.limits())))
+        Ok(self.header.decoded(array))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

@@ -21,7 +21,7 @@ use arrow::datatypes::DataType;
 use super::Encoding;
 use crate::array::sorted::search;
 use crate::array::{
-    Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, fixed_width, match_width,
+    Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Header, Node, Validity, fixed_width, match_width,
     take_within, unsigned_type, values_of,
 };
 use crate::dtype::arrow::data_type;
@@ -66,8 +66,7 @@ impl Encoding for RunEnd {
         let parts = Parts::of(node)?;
         let values = node.child(1, node.dtype(), parts.run_count)?;
         let runs = Runs { ends: parts.ends(node)?, values, covers: parts.covers, checked: OnceLock::new() };
-        let (offset, len) = (parts.offset, node.len());
-        Ok(Arc::new(RunEndArray { runs: Arc::new(runs), offset, len, limits: *node.limits() }))
+        Ok(Arc::new(RunEndArray { header: node.header(ID), runs: Arc::new(runs), offset: parts.offset }))
     }
 
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
@@ -132,12 +131,12 @@ struct Runs {
 
 impl Runs {
     /// Runs whose ends are known to be ascending.
-    fn of(ends: Vec<u64>, values: EncodedRef) -> Self {
+    fn of(ends: Vec<u64>, values: EncodedRef, limits: &Limits) -> Self {
         let ends = ScalarBuffer::from(ends);
         let array = Arc::new(UInt64Array::new(ends.clone(), None));
         Self {
             covers: ends.last().copied().unwrap_or(0),
-            ends: Arc::new(Decoded::new(DType::Primitive(PType::U64, false), array)),
+            ends: Arc::new(Decoded::new(DType::Primitive(PType::U64, false), array, limits)),
             values,
             checked: OnceLock::from(ends),
         }
@@ -167,11 +166,10 @@ fn checked(ends: &EncodedRef, covers: u64, limits: &Limits) -> Result<ScalarBuff
 
 #[derive(Debug)]
 struct RunEndArray {
+    header: Header,
     runs: Arc<Runs>,
     /// Position of the first row in the numbering of the ends.
     offset: u64,
-    len: usize,
-    limits: Limits,
 }
 
 /// The runs that a slice overlaps.
@@ -199,8 +197,8 @@ impl Window<'_> {
 
 impl RunEndArray {
     fn window(&self) -> Result<Window<'_>> {
-        let ends = self.runs.ends(&self.limits)?;
-        let (offset, len) = (self.offset, self.len);
+        let ends = self.runs.ends(self.limits())?;
+        let (offset, len) = (self.offset, self.len());
         let runs = if len == 0 {
             0..0
         } else {
@@ -225,37 +223,25 @@ impl RunEndArray {
 }
 
 impl EncodedArray for RunEndArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        self.runs.values.dtype()
-    }
-
-    fn len(&self) -> usize {
-        self.len
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         vec![("ends", Arc::clone(&self.runs.ends)), ("values", Arc::clone(&self.runs.values))]
     }
 
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let window = self.window()?;
         let values = self.values(&window)?.decode(to)?;
-        repeat(&values, &window, &self.limits)
+        repeat(&values, &window, self.limits())
     }
 
     fn validity(&self) -> Result<Validity> {
         let window = self.window()?;
         Ok(match self.values(&window)?.validity()? {
             Validity::Bits(nulls) => {
-                self.limits.decoded_bytes(self.len, 1)?;
+                self.limits().decoded_bytes(self.len(), 1)?;
                 let bits = window.repeat_bits(nulls.inner());
                 Validity::from_nulls(Some(null_buffer(bits)))
             }
@@ -265,16 +251,15 @@ impl EncodedArray for RunEndArray {
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(Arc::new(Self {
+            header: self.header.of_rows(rows.len()),
             runs: Arc::clone(&self.runs),
             offset: self.offset + rows.start as u64,
-            len: rows.len(),
-            limits: self.limits,
         }))
     }
 
     fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         if mask.is_all() {
-            return self.slice(0..self.len);
+            return self.slice(0..self.len());
         }
         let window = self.window()?;
         if mask.true_count() < window.runs.len() / RUNS_PER_LOOKUP {
@@ -283,10 +268,9 @@ impl EncodedArray for RunEndArray {
         let (ends, kept) = shorten(window.ends(), mask);
         let values = self.values(&window)?.filter(&kept)?;
         Ok(Arc::new(Self {
-            runs: Arc::new(Runs::of(ends, values)),
+            header: self.header.of_rows(mask.true_count()),
+            runs: Arc::new(Runs::of(ends, values, self.limits())),
             offset: 0,
-            len: mask.true_count(),
-            limits: self.limits,
         }))
     }
 
@@ -304,7 +288,7 @@ impl EncodedArray for RunEndArray {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        self.limits.decoded_bytes(self.len, 1)?;
+        self.limits().decoded_bytes(self.len(), 1)?;
         let window = self.window()?;
         let outcome = self.values(&window)?.matches(predicate)?;
         let nulls = outcome.nulls().filter(|nulls| nulls.null_count() > 0);
@@ -314,19 +298,16 @@ impl EncodedArray for RunEndArray {
 
     fn map_runs(&self, map: &dyn Fn(EncodedRef) -> Result<EncodedRef>) -> Result<Option<EncodedRef>> {
         // Checked before the runs are shared, so that slices of one array do it only once.
-        self.runs.ends(&self.limits)?;
+        self.runs.ends(self.limits())?;
+        let values = map(Arc::clone(&self.runs.values))?;
+        let header = Header { dtype: values.dtype().clone(), ..self.header.clone() };
         let runs = Runs {
             ends: Arc::clone(&self.runs.ends),
-            values: map(Arc::clone(&self.runs.values))?,
+            values,
             covers: self.runs.covers,
             checked: self.runs.checked.clone(),
         };
-        Ok(Some(Arc::new(Self {
-            runs: Arc::new(runs),
-            offset: self.offset,
-            len: self.len,
-            limits: self.limits,
-        })))
+        Ok(Some(Arc::new(Self { header, runs: Arc::new(runs), offset: self.offset })))
     }
 
     fn as_constant(&self) -> Option<Scalar> {

@@ -14,13 +14,12 @@ use arrow::datatypes::{DataType, i256};
 
 use super::Encoding;
 use crate::array::{
-    Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, array_of_raw, present,
+    Aggregate, ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, array_of_raw, present,
 };
-use crate::dtype::{DType, PType};
+use crate::dtype::PType;
 use crate::expr::{Interval, Predicate};
 use crate::kernels::runs::count_up;
 use crate::kernels::{Word, match_word};
-use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
 use crate::wire::proto::{ScalarValue, scalar_value::Kind};
@@ -67,25 +66,22 @@ impl Encoding for Sequence {
             let rows = node.len();
             return Err(Error::corrupt(format!("{rows} rows from {base} by {step} do not fit {ptype}")));
         }
-        let (dtype, limits) = (node.dtype().clone(), *node.limits());
-        Ok(Arc::new(SequenceArray { dtype, ptype, base, step, len: node.len(), limits }))
+        Ok(Arc::new(SequenceArray { header: node.header(ID), ptype, base, step }))
     }
 }
 
 #[derive(Debug)]
 struct SequenceArray {
-    dtype: DType,
+    header: Header,
     ptype: PType,
     base: i128,
     step: i128,
-    len: usize,
-    limits: Limits,
 }
 
 impl SequenceArray {
     /// The values of some rows.
     fn values(&self, rows: impl ExactSizeIterator<Item = usize>) -> Result<ArrayRef> {
-        self.limits.decoded_bytes(rows.len(), self.ptype.byte_width())?;
+        self.limits().decoded_bytes(rows.len(), self.ptype.byte_width())?;
         match_word!(self.ptype, |W| {
             // Truncation in two's complement preserves the value modulo the width.
             let (base, step) = (W::narrow(self.base as u64), W::narrow(self.step as u64));
@@ -95,7 +91,7 @@ impl SequenceArray {
     }
 
     fn decoded(&self, rows: impl ExactSizeIterator<Item = usize>) -> Result<EncodedRef> {
-        Ok(Arc::new(Decoded::new(self.dtype.clone(), self.values(rows)?).with_limits(self.limits)))
+        Ok(self.header.decoded(self.values(rows)?))
     }
 
     /// A value as a scalar.
@@ -104,7 +100,7 @@ impl SequenceArray {
             true => Value::Int(i64::try_from(value).map_err(Error::limit)?),
             false => Value::UInt(u64::try_from(value).map_err(Error::limit)?),
         };
-        Scalar::try_new(self.dtype.clone(), value)
+        Scalar::try_new(self.dtype().clone(), value)
     }
 
     /// The rows whose values lie in `low..=high`.
@@ -116,27 +112,15 @@ impl SequenceArray {
             step if step > 0 => (ceil(low - self.base, step), (high - self.base).div_euclid(step)),
             step => (ceil(self.base - high, -step), (self.base - low).div_euclid(-step)),
         };
-        let within = |row: i128| usize::try_from(row.clamp(0, self.len as i128)).unwrap_or(self.len);
+        let within = |row: i128| usize::try_from(row.clamp(0, self.len() as i128)).unwrap_or(self.len());
         let (start, end) = (within(first), within(last + 1));
         start..end.max(start)
     }
 }
 
 impl EncodedArray for SequenceArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    fn limits(&self) -> Limits {
-        self.limits
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn decodes_in_parts(&self) -> bool {
@@ -144,11 +128,11 @@ impl EncodedArray for SequenceArray {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
-        self.limits.decoded_bytes(self.len, self.ptype.byte_width())?;
+        self.limits().decoded_bytes(self.len(), self.ptype.byte_width())?;
         let values = match_word!(self.ptype, |W| {
             // Truncation in two's complement preserves the value modulo the width.
             let (base, step) = (W::narrow(self.base as u64), W::narrow(self.step as u64));
-            array_of_raw(self.ptype, count_up(base, step, self.len).into(), None)?
+            array_of_raw(self.ptype, count_up(base, step, self.len()).into(), None)?
         });
         present(values, to)
     }
@@ -159,16 +143,15 @@ impl EncodedArray for SequenceArray {
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(Arc::new(Self {
-            dtype: self.dtype.clone(),
+            header: self.header.of_rows(rows.len()),
             base: self.base + self.step * rows.start as i128,
-            len: rows.len(),
             ..*self
         }))
     }
 
     fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         if mask.is_all() {
-            return self.slice(0..self.len);
+            return self.slice(0..self.len());
         }
         self.decoded(mask.indices().into_iter())
     }
@@ -178,16 +161,16 @@ impl EncodedArray for SequenceArray {
     }
 
     fn aggregate(&self) -> Result<Aggregate> {
-        let Some(before_last) = self.len.checked_sub(1) else { return Ok(Aggregate::empty(&self.dtype)) };
-        let (rows, last) = (self.len as i128, self.base + self.step * before_last as i128);
+        let Some(before_last) = self.len().checked_sub(1) else { return Ok(Aggregate::empty(self.dtype())) };
+        let (rows, last) = (self.len() as i128, self.base + self.step * before_last as i128);
         let end = |value| Ok::<_, Error>(Aggregate::of_value(&self.scalar(value)?, 1));
         let sum = rows.checked_mul(self.base + last).map(|twice| i256::from_i128(twice / 2));
         let ends = end(self.base)?.merge(end(last)?);
-        Ok(Aggregate { row_count: self.len as u64, sum, ..ends })
+        Ok(Aggregate { row_count: self.len() as u64, sum, ..ends })
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        self.limits.decoded_bytes(self.len, 1)?;
+        self.limits().decoded_bytes(self.len(), 1)?;
         if let Some(outcome) = self.null_test(predicate)? {
             return Ok(outcome);
         }
@@ -195,10 +178,10 @@ impl EncodedArray for SequenceArray {
             return self.matches_decoded(predicate);
         };
         let rows = if interval.is_empty() { 0..0 } else { self.rows_within(interval.low, interval.high) };
-        let mut bits = BooleanBufferBuilder::new(self.len);
+        let mut bits = BooleanBufferBuilder::new(self.len());
         bits.append_n(rows.start, interval.outside);
         bits.append_n(rows.len(), !interval.outside);
-        bits.append_n(self.len - rows.end, interval.outside);
+        bits.append_n(self.len() - rows.end, interval.outside);
         Ok(BooleanArray::new(bits.finish(), None))
     }
 }
@@ -216,6 +199,7 @@ pub(crate) fn encode(base: &Value, step: &Value) -> Result<WriteNode> {
 mod tests {
     use super::*;
     use crate::array::build::Tree;
+    use crate::dtype::DType;
     use crate::encodings::conformance;
 
     fn tree(base: Kind, step: Kind) -> Tree {

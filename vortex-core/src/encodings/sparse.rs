@@ -20,13 +20,11 @@ use super::Encoding;
 use super::constant::ConstantArray;
 use super::patches::{EncodedPatches, Located, Patches, PatchesMessage};
 use crate::array::{
-    Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, concat, fixed_width, match_width,
-    take_within, values_of,
+    Aggregate, ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, concat, fixed_width,
+    match_width, take_within, values_of,
 };
-use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::kernels::runs::repeat_one;
-use crate::limits::Limits;
 use crate::scalar::{Scalar, Value};
 use crate::wire::{WriteNode, value_to_bytes};
 use crate::{Error, Result};
@@ -56,10 +54,9 @@ impl Encoding for Sparse {
         // Both are requested before an error of one of them is returned.
         let (fill, patches) = (node.buffer(0), Patches::load(node, &message, 0, node.dtype()));
         Ok(Arc::new(SparseArray {
+            header: node.header(ID),
             fill: node.scalar(&fill?, node.dtype())?,
             patches: patches?,
-            len: node.len(),
-            limits: *node.limits(),
         }))
     }
 
@@ -70,19 +67,18 @@ impl Encoding for Sparse {
 
 #[derive(Debug)]
 struct SparseArray {
+    header: Header,
     fill: Scalar,
     patches: Patches,
-    len: usize,
-    limits: Limits,
 }
 
 impl SparseArray {
     /// Rows with the same fill value, except those in `patches`.
     fn with(&self, patches: Option<Patches>, len: usize) -> EncodedRef {
-        let (fill, limits) = (self.fill.clone(), self.limits);
+        let fill = self.fill.clone();
         match patches {
-            Some(patches) => Arc::new(Self { fill, patches, len, limits }),
-            None => Arc::new(ConstantArray::new(fill, len, limits)),
+            Some(patches) => Arc::new(Self { header: self.header.of_rows(len), fill, patches }),
+            None => Arc::new(ConstantArray::new(fill, len, self.limits())),
         }
     }
 
@@ -92,25 +88,25 @@ impl SparseArray {
         values: &ArrayRef,
         fill: &ArrayRef,
     ) -> Result<ArrayRef> {
-        self.limits.decoded_bytes(self.len, size_of::<N>())?;
-        let nulls = spread_nulls(located, self.len, values.nulls(), fill.is_null(0));
-        let mut out = repeat_one(values_of::<N>(fill)[0], self.len);
+        self.limits().decoded_bytes(self.len(), size_of::<N>())?;
+        let nulls = spread_nulls(located, self.len(), values.nulls(), fill.is_null(0));
+        let mut out = repeat_one(values_of::<N>(fill)[0], self.len());
         for (row, value) in located.rows().zip(values_of::<N>(values).iter()) {
             out[row] = *value;
         }
-        fixed_width(values.data_type().clone(), self.len, Buffer::from_vec(out), nulls)
+        fixed_width(values.data_type().clone(), self.len(), Buffer::from_vec(out), nulls)
     }
 
     fn decode_gathered(&self, located: &Located<'_>, values: &ArrayRef, fill: &ArrayRef) -> Result<ArrayRef> {
-        self.limits.decoded_bytes(self.len, size_of::<u32>())?;
+        self.limits().decoded_bytes(self.len(), size_of::<u32>())?;
         let count =
             u32::try_from(located.len()).map_err(|_| Error::limit(format!("{} patches", located.len())))?;
-        let mut indices = vec![count; self.len];
+        let mut indices = vec![count; self.len()];
         for (row, number) in located.rows().zip(0..count) {
             indices[row] = number;
         }
-        let values = concat(&[Arc::clone(values), Arc::clone(fill)], values.data_type(), &self.limits)?;
-        take_within(&values, &UInt32Array::from(indices), &self.limits)
+        let values = concat(&[Arc::clone(values), Arc::clone(fill)], values.data_type(), self.limits())?;
+        take_within(&values, &UInt32Array::from(indices), self.limits())
     }
 }
 
@@ -131,37 +127,25 @@ fn spread_nulls(
 }
 
 impl EncodedArray for SparseArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        self.fill.dtype()
-    }
-
-    fn len(&self) -> usize {
-        self.len
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         self.patches.children()
     }
 
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let located = self.patches.locate()?;
         if located.is_empty() {
-            return self.with(None, self.len).decode(to);
+            return self.with(None, self.len()).decode(to);
         }
         let values = located.values.decode(to)?;
         let fill = self.with(None, 1).decode(to)?;
         if let (Some(patches), Some(filled)) = (values.as_boolean_opt(), fill.as_boolean_opt()) {
-            self.limits.decoded_bytes(self.len, 1)?;
-            let nulls = spread_nulls(&located, self.len, values.nulls(), fill.is_null(0));
-            let bits = located.spread(self.len, filled.value(0), patches.values().iter());
+            self.limits().decoded_bytes(self.len(), 1)?;
+            let nulls = spread_nulls(&located, self.len(), values.nulls(), fill.is_null(0));
+            let bits = located.spread(self.len(), filled.value(0), patches.values().iter());
             return Ok(Arc::new(BooleanArray::new(bits, nulls)));
         }
         match_width!(to.primitive_width(), |N| {
@@ -179,9 +163,9 @@ impl EncodedArray for SparseArray {
             (Validity::AllValid, false) => Validity::AllValid,
             (Validity::AllNull, true) => Validity::AllNull,
             (patches, fill_is_null) => {
-                self.limits.decoded_bytes(self.len, 1)?;
+                self.limits().decoded_bytes(self.len(), 1)?;
                 let patches = patches.to_nulls(located.len());
-                Validity::from_nulls(spread_nulls(&located, self.len, patches.as_ref(), fill_is_null))
+                Validity::from_nulls(spread_nulls(&located, self.len(), patches.as_ref(), fill_is_null))
             }
         })
     }
@@ -192,17 +176,17 @@ impl EncodedArray for SparseArray {
 
     fn aggregate(&self) -> Result<Aggregate> {
         let located = self.patches.locate()?;
-        let filled = Aggregate::of_value(&self.fill, (self.len - located.len()) as u64);
+        let filled = Aggregate::of_value(&self.fill, (self.len() - located.len()) as u64);
         Ok(located.values.aggregate()?.merge(filled))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        self.limits.decoded_bytes(self.len, 1)?;
+        self.limits().decoded_bytes(self.len(), 1)?;
         let located = self.patches.locate()?;
         let patches = located.values.matches(predicate)?;
         let fill = predicate.evaluate_scalar(&self.fill)?;
-        let bits = located.spread(self.len, fill == Some(true), patches.values().iter());
-        let nulls = spread_nulls(&located, self.len, patches.nulls(), fill.is_none());
+        let bits = located.spread(self.len(), fill == Some(true), patches.values().iter());
+        let nulls = spread_nulls(&located, self.len(), patches.nulls(), fill.is_none());
         Ok(BooleanArray::new(bits, nulls))
     }
 }
@@ -223,7 +207,7 @@ mod tests {
 
     use super::*;
     use crate::array::build::Tree;
-    use crate::dtype::PType;
+    use crate::dtype::{DType, PType};
     use crate::encodings::conformance;
 
     const I32: DType = DType::Primitive(PType::I32, false);

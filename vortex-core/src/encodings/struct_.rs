@@ -18,7 +18,7 @@ use arrow::datatypes::DataType;
 use super::Encoding;
 use super::masked::masked;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, ValidityChild, masking, present,
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, masking, present,
 };
 use crate::dtype::DType;
 use crate::limits::{Limits, Work};
@@ -48,11 +48,9 @@ impl Encoding for Struct {
         let fields = types.dtypes().iter().enumerate();
         let fields: Vec<_> = fields.map(|(at, dtype)| node.child(first + at, dtype, node.len())).collect();
         Ok(Arc::new(Fields {
-            dtype: node.dtype().clone(),
-            len: node.len(),
+            header: node.header(ID),
             fields: fields.into_iter().collect::<Result<_>>()?,
             validity: validity?,
-            limits: *node.limits(),
         }))
     }
 
@@ -67,31 +65,21 @@ pub(crate) fn struct_of(
     fields: Vec<EncodedRef>,
     validity: ValidityChild,
     len: usize,
-    limits: Limits,
+    limits: &Limits,
 ) -> EncodedRef {
-    Arc::new(Fields { dtype, len, fields, validity, limits })
+    Arc::new(Fields { header: Header::new(ID, dtype, len, limits), fields, validity })
 }
 
 #[derive(Debug)]
 struct Fields {
-    dtype: DType,
-    len: usize,
+    header: Header,
     fields: Vec<EncodedRef>,
     validity: ValidityChild,
-    limits: Limits,
 }
 
 impl EncodedArray for Fields {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.len
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
@@ -99,21 +87,17 @@ impl EncodedArray for Fields {
         validity.into_iter().chain(self.fields.iter().map(|field| ("field", Arc::clone(field)))).collect()
     }
 
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let wanted = match to {
             DataType::Struct(wanted) => wanted,
             DataType::Dictionary(_, values) => return present(self.decode(values)?, to),
-            _ => return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype))),
+            _ => return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype()))),
         };
         if wanted.len() != self.fields.len() {
-            return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype)));
+            return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype())));
         }
         let _work = Work::begin();
-        let nulls = self.validity()?.to_nulls(self.len);
+        let nulls = self.validity()?.to_nulls(self.len());
         let columns = self.fields.iter().zip(wanted).map(|(field, wanted)| {
             let column = field.decode(wanted.data_type())?;
             match &nulls {
@@ -122,7 +106,7 @@ impl EncodedArray for Fields {
             }
         });
         let columns = columns.collect::<Result<Vec<_>>>()?;
-        Ok(Arc::new(StructArray::try_new_with_length(wanted.clone(), columns, nulls, self.len)?))
+        Ok(Arc::new(StructArray::try_new_with_length(wanted.clone(), columns, nulls, self.len())?))
     }
 
     fn validity(&self) -> Result<Validity> {
@@ -131,16 +115,14 @@ impl EncodedArray for Fields {
 
     fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
         Ok(Some(Arc::new(Self {
-            dtype: self.dtype.clone(),
-            len: pick.row_count(),
+            header: self.header.of_rows(pick.row_count()),
             fields: self.fields.iter().map(|field| pick.of(field)).collect::<Result<_>>()?,
             validity: self.validity.pick(pick)?,
-            limits: self.limits,
         })))
     }
 
     fn field(&self, at: usize) -> Result<EncodedRef> {
-        let dtype = masking::field_dtype(&self.dtype, at)?;
+        let dtype = masking::field_dtype(self.dtype(), at)?;
         let field = self.fields.get(at).ok_or_else(|| Error::invalid(format!("no field {at}")))?;
         Ok(masked(Arc::clone(field), &self.validity, dtype))
     }
@@ -247,13 +229,14 @@ mod tests {
         let decimal = DType::Decimal(DecimalType::try_new(5, 2).unwrap(), true);
         let number = DType::Primitive(PType::I32, true);
         let numbers: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
+        let limits = Limits::default();
         let fields = vec![
-            Arc::new(Decoded::new(decimal.clone(), Arc::new(decimals))) as EncodedRef,
-            Arc::new(Decoded::new(number.clone(), numbers)),
+            Arc::new(Decoded::new(decimal.clone(), Arc::new(decimals), &limits)) as EncodedRef,
+            Arc::new(Decoded::new(number.clone(), numbers, &limits)),
         ];
         let dtype = StructType::new([("a".into(), decimal), ("b".into(), number)]);
         let dtype = DType::Struct(Arc::new(dtype), false);
-        let array = struct_of(dtype, fields, ValidityChild::default(), 2, Limits::default());
+        let array = struct_of(dtype, fields, ValidityChild::default(), 2, &limits);
         // Fields are told apart by their position, not by their name.
         let wanted = [("b", DataType::Decimal32(5, 2)), ("a", DataType::Int32)];
         let wanted = wanted.map(|(name, data_type)| Field::new(name, data_type, true));

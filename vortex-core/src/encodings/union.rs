@@ -16,10 +16,9 @@ use arrow::array::{Array as _, AsArray as _, UnionArray as ArrowUnion};
 use arrow::datatypes::{DataType, UInt8Type, UnionMode};
 
 use super::Encoding;
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, masking, present};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, masking, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, UnionType};
-use crate::limits::Limits;
 use crate::limits::Work;
 use crate::{Error, Result};
 
@@ -45,7 +44,7 @@ impl Encoding for Union {
         let variants = union.variants().dtypes().iter().enumerate();
         let variants = variants.map(|(at, dtype)| node.child(at + 1, dtype, node.len()));
         Ok(Arc::new(UnionArray {
-            dtype: node.dtype().clone(),
+            header: node.header(ID),
             union: Arc::clone(union),
             type_ids,
             variants: variants.collect::<Result<_>>()?,
@@ -55,7 +54,7 @@ impl Encoding for Union {
 
 #[derive(Debug)]
 struct UnionArray {
-    dtype: DType,
+    header: Header,
     union: Arc<UnionType>,
     type_ids: EncodedRef,
     variants: Vec<EncodedRef>,
@@ -69,16 +68,8 @@ impl UnionArray {
 }
 
 impl EncodedArray for UnionArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.type_ids.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
@@ -86,16 +77,12 @@ impl EncodedArray for UnionArray {
         std::iter::once(("type_ids", Arc::clone(&self.type_ids))).chain(variants).collect()
     }
 
-    fn limits(&self) -> Limits {
-        self.type_ids.limits()
-    }
-
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let DataType::Union(fields, UnionMode::Sparse) = to else {
-            return present(self.decode(&data_type(&self.dtype)?)?, to);
+            return present(self.decode(&data_type(self.dtype())?)?, to);
         };
         if fields.len() != self.variants.len() {
-            return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype)));
+            return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype())));
         }
         let mut arrow_ids = [None; 256];
         for (id, (arrow_id, _)) in self.union.type_ids().iter().zip(fields.iter()) {
@@ -128,13 +115,13 @@ impl EncodedArray for UnionArray {
         if !self.union.variants().dtypes().iter().any(DType::is_nullable) {
             return self.type_ids.validity();
         }
-        let decoded = self.decode(&data_type(&self.dtype)?)?;
+        let decoded = self.decode(&data_type(self.dtype())?)?;
         Ok(Validity::from_nulls(decoded.logical_nulls()))
     }
 
     fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
         Ok(Some(Arc::new(Self {
-            dtype: self.dtype.clone(),
+            header: self.header.of_rows(pick.row_count()),
             union: Arc::clone(&self.union),
             type_ids: pick.of(&self.type_ids)?,
             variants: self.variants.iter().map(|child| pick.of(child)).collect::<Result<_>>()?,

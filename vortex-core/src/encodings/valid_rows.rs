@@ -14,10 +14,8 @@ use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::DataType;
 
 use crate::Result;
-use crate::array::{ArrayRef, Decoded, EncodedArray, EncodedRef, Validity, ValidityChild};
-use crate::dtype::DType;
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Header, Validity, ValidityChild};
 use crate::dtype::arrow::data_type;
-use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::once::get_or_try_init;
 
@@ -116,9 +114,6 @@ impl ValidRows {
 /// The values of all valid rows of an array and of those that it is a slice of, stored in parts of which only those with
 /// live rows are decompressed.
 pub(super) trait StoredValues: fmt::Debug + Send + Sync + Sized + 'static {
-    /// The id of the encoding.
-    const ID: &'static str;
-
     /// Number of bytes of all parts.
     fn byte_len(&self) -> usize;
 
@@ -132,23 +127,14 @@ pub(super) trait StoredValues: fmt::Debug + Send + Sync + Sized + 'static {
 /// Rows whose values are stored if they are valid. Slices share these.
 #[derive(Debug)]
 pub(super) struct ValidRowsArray<V> {
-    pub(super) dtype: DType,
+    pub(super) header: Header,
     pub(super) stored: Arc<V>,
     pub(super) rows: ValidRows,
-    pub(super) limits: Limits,
 }
 
 impl<V: StoredValues> EncodedArray for ValidRowsArray<V> {
-    fn encoding(&self) -> &str {
-        V::ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.rows.rows.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     /// Compressed values are decompressed by the thousand at least.
@@ -164,10 +150,6 @@ impl<V: StoredValues> EncodedArray for ValidRowsArray<V> {
         self.stored.byte_len()
     }
 
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         V::decode_rows(self, &Mask::all(self.len()), to)
     }
@@ -178,16 +160,15 @@ impl<V: StoredValues> EncodedArray for ValidRowsArray<V> {
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(Arc::new(Self {
-            dtype: self.dtype.clone(),
+            header: self.header.of_rows(rows.len()),
             stored: Arc::clone(&self.stored),
             rows: self.rows.slice(&rows),
-            limits: self.limits,
         }))
     }
 
     fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        let rows = V::decode_rows(self, mask, &data_type(&self.dtype)?)?;
-        Ok(Arc::new(Decoded::new(self.dtype.clone(), rows).with_limits(self.limits)))
+        let rows = V::decode_rows(self, mask, &data_type(self.dtype())?)?;
+        Ok(self.header.decoded(rows))
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {

@@ -20,11 +20,10 @@ use super::Encoding;
 use super::offsets::{Places, ends};
 use crate::Result;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, ValidityChild, bytes, decode_offsets,
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, bytes, decode_offsets,
     integer_type, integers_child, one_more,
 };
-use crate::dtype::{DType, PType};
-use crate::limits::Limits;
+use crate::dtype::PType;
 use crate::mask::Mask;
 use crate::wire::WriteNode;
 
@@ -66,14 +65,12 @@ impl Encoding for VarBin {
 const MIN_PER_CHOSEN: usize = 4;
 
 /// Offsets into bytes.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct VarBinArray {
-    dtype: DType,
-    len: usize,
+    header: Header,
     pub(super) offsets: EncodedRef,
     pub(super) bytes: Buffer,
     pub(super) validity: ValidityChild,
-    limits: Limits,
 }
 
 impl VarBinArray {
@@ -82,12 +79,10 @@ impl VarBinArray {
         let offsets = integer_type(node.message::<Metadata>()?.offsets_ptype, "offsets")?;
         node.expect_buffers(1)?;
         Ok(Self {
-            dtype: node.dtype().clone(),
-            len: node.len(),
+            header: node.header(ID),
             offsets: node.child(0, &offsets, one_more(node.len())?)?,
             bytes: node.buffer(0)?,
             validity: node.validity_child(1)?,
-            limits: *node.limits(),
         })
     }
 
@@ -99,12 +94,10 @@ impl VarBinArray {
         validity: ValidityChild,
     ) -> EncodedRef {
         Arc::new(Self {
-            dtype: node.dtype().clone(),
-            len: offsets.len() - 1,
+            header: node.header(ID).of_rows(offsets.len() - 1),
             offsets: integers_child(offsets, node.limits()),
             bytes,
             validity,
-            limits: *node.limits(),
         })
     }
 }
@@ -112,28 +105,19 @@ impl VarBinArray {
 impl VarBinArray {
     fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
         let places = Places::of(&self.offsets, "offsets", pick, self.bytes.len())?;
-        let (bytes, ends) = places.gather(self.bytes.as_slice(), 0, &self.limits)?;
+        let (bytes, ends) = places.gather(self.bytes.as_slice(), 0, self.limits())?;
         Ok(Arc::new(Self {
-            len: pick.row_count(),
-            offsets: integers_child(ends, &self.limits),
+            header: self.header.of_rows(pick.row_count()),
+            offsets: integers_child(ends, self.limits()),
             bytes: bytes.into(),
             validity: self.validity.pick(pick)?,
-            ..self.clone()
         }))
     }
 }
 
 impl EncodedArray for VarBinArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.len
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
@@ -145,14 +129,10 @@ impl EncodedArray for VarBinArray {
         self.bytes.len()
     }
 
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
-        let nulls = self.validity()?.to_nulls(self.len);
+        let nulls = self.validity()?.to_nulls(self.len());
         let offsets = decode_offsets(&self.offsets, "offsets", self.bytes.len())?;
-        bytes::from_offsets(&self.dtype, to, &self.bytes, &offsets, nulls, &self.limits)
+        bytes::from_offsets(self.dtype(), to, &self.bytes, &offsets, nulls, self.limits())
     }
 
     fn validity(&self) -> Result<Validity> {
@@ -161,24 +141,22 @@ impl EncodedArray for VarBinArray {
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(Arc::new(Self {
-            dtype: self.dtype.clone(),
-            len: rows.len(),
+            header: self.header.of_rows(rows.len()),
             offsets: self.offsets.slice(rows.start..rows.end + 1)?,
             bytes: self.bytes.clone(),
             validity: self.validity.slice(&rows)?,
-            limits: self.limits,
         }))
     }
 
     fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        match mask.true_count().saturating_mul(MIN_PER_CHOSEN) > self.len {
+        match mask.true_count().saturating_mul(MIN_PER_CHOSEN) > self.len() {
             true => self.decode_natural()?.filter(mask),
             false => self.pick(Pick::Filter(mask)),
         }
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        match indices.len().saturating_mul(MIN_PER_CHOSEN) > self.len {
+        match indices.len().saturating_mul(MIN_PER_CHOSEN) > self.len() {
             true => self.decode_natural()?.take(indices),
             false => self.pick(Pick::Take(indices)),
         }
@@ -202,7 +180,9 @@ mod tests {
 
     use super::*;
     use crate::array::build::Tree;
+    use crate::dtype::DType;
     use crate::encodings::conformance;
+    use crate::limits::Limits;
 
     fn tree(offsets: &[u16], bytes: &[u8]) -> Tree {
         Tree::new(ID)

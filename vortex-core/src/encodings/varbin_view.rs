@@ -21,11 +21,9 @@ use arrow::datatypes::{ByteViewType, DataType};
 
 use super::Encoding;
 use super::varbin::VarBinArray;
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, ValidityChild, all, bytes};
-use crate::dtype::DType;
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, ValidityChild, all, bytes};
 use crate::dtype::arrow::data_type;
 use crate::kernels::views::{MAX_INLINE, VIEW_BYTES, view_len};
-use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -59,12 +57,11 @@ impl Encoding for VarBinView {
         node.take_bytes(data * size_of::<Buffer>())?;
         let data: Arc<[Buffer]> = (0..data).map(|at| node.buffer(at)).collect::<Result<_>>()?;
         Ok(Arc::new(VarBinViewArray {
-            dtype: node.dtype().clone(),
+            header: node.header(ID),
             views: ScalarBuffer::new(node.aligned(views, VIEW_BYTES)?, 0, node.len()),
             held: distinct_bytes(&data),
             data,
             validity: node.validity_child(0)?,
-            limits: *node.limits(),
         }))
     }
 
@@ -107,13 +104,12 @@ impl Encoding for VarBinView {
 
 #[derive(Debug)]
 struct VarBinViewArray {
-    dtype: DType,
+    header: Header,
     views: ScalarBuffer<u128>,
     data: Arc<[Buffer]>,
     /// Bytes of the data, each counted once.
     held: usize,
     validity: ValidityChild,
-    limits: Limits,
 }
 
 /// Bytes of buffers, counting each once: a node may refer to one of its tree many times.
@@ -127,12 +123,11 @@ fn distinct_bytes(buffers: &[Buffer]) -> usize {
 impl VarBinViewArray {
     fn with(&self, views: ScalarBuffer<u128>, validity: ValidityChild) -> EncodedRef {
         Arc::new(Self {
-            dtype: self.dtype.clone(),
+            header: self.header.of_rows(views.len()),
             views,
             data: Arc::clone(&self.data),
             held: self.held,
             validity,
-            limits: self.limits,
         })
     }
 
@@ -143,23 +138,15 @@ impl VarBinViewArray {
             self.views.iter().enumerate().filter(|(row, _)| valid(*row)).map(|(_, view)| view_len(*view));
         let read = lens.filter(|len| *len > MAX_INLINE).fold(0, usize::saturating_add);
         if read > self.held {
-            self.limits.decoded_bytes(read, 1)?;
+            self.limits().decoded_bytes(read, 1)?;
         }
         Ok(())
     }
 }
 
 impl EncodedArray for VarBinViewArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.views.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
@@ -170,10 +157,6 @@ impl EncodedArray for VarBinViewArray {
         self.views.len() * VIEW_BYTES + self.data.iter().map(Buffer::len).sum::<usize>()
     }
 
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
     fn decodes_in_parts(&self) -> bool {
         true
     }
@@ -181,11 +164,11 @@ impl EncodedArray for VarBinViewArray {
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let nulls = self.validity()?.to_nulls(self.len());
         // Other types copy the values, which counts them anyway.
-        if *to == data_type(&self.dtype)? {
+        if *to == data_type(self.dtype())? {
             self.count_shared(nulls.as_ref())?;
         }
         let (views, data) = (self.views.clone(), Arc::clone(&self.data));
-        bytes::from_views(&self.dtype, to, views, data, nulls, &self.limits)
+        bytes::from_views(self.dtype(), to, views, data, nulls, self.limits())
     }
 
     fn validity(&self) -> Result<Validity> {
@@ -242,8 +225,10 @@ mod tests {
     use crate::Registry;
     use crate::array::ArrayParts;
     use crate::array::build::Tree;
+    use crate::dtype::DType;
     use crate::encodings::conformance;
     use crate::expr::{Like, Predicate};
+    use crate::limits::Limits;
     use crate::wire::RawNode;
 
     fn tree(array: &StringViewArray) -> Tree {

@@ -14,12 +14,12 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, array_of_raw, decode_raw, own_bytes, present,
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, array_of_raw, decode_raw, own_bytes,
+    present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
 use crate::kernels::{Word, map_words, match_word};
-use crate::limits::Limits;
 use crate::scalar::{Scalar, Value};
 use crate::{Error, Result};
 
@@ -44,7 +44,7 @@ impl Encoding for ZigZag {
         node.expect_children(1)?;
         let encoded = DType::Primitive(ptype.to_unsigned(), node.dtype().is_nullable());
         Ok(Arc::new(ZigZagArray {
-            dtype: node.dtype().clone(),
+            header: node.header(ID),
             ptype,
             encoded: node.child(0, &encoded, node.len())?,
         }))
@@ -57,7 +57,7 @@ impl Encoding for ZigZag {
 
 #[derive(Debug)]
 struct ZigZagArray {
-    dtype: DType,
+    header: Header,
     ptype: PType,
     encoded: EncodedRef,
 }
@@ -102,30 +102,18 @@ impl ZigZagArray {
 }
 
 impl EncodedArray for ZigZagArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.encoded.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         vec![("encoded", Arc::clone(&self.encoded))]
     }
 
-    fn limits(&self) -> Limits {
-        self.encoded.limits()
-    }
-
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let array = match_word!(self.ptype, |W| {
             let (encoded, nulls) = decode_raw::<W>(&self.encoded)?;
-            let own = own_bytes(encoded, &self.limits())?;
+            let own = own_bytes(encoded, self.limits())?;
             array_of_raw(self.ptype, map_words(own, |_, value: W| unzigzag(value)), nulls)?
         });
         present(array, to)
@@ -136,8 +124,11 @@ impl EncodedArray for ZigZagArray {
     }
 
     fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
-        let encoded = pick.of(&self.encoded)?;
-        Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), ptype: self.ptype, encoded })))
+        Ok(Some(Arc::new(Self {
+            header: self.header.of_rows(pick.row_count()),
+            ptype: self.ptype,
+            encoded: pick.of(&self.encoded)?,
+        })))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

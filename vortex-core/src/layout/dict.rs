@@ -157,7 +157,7 @@ impl Layout for DictLayout {
         }
         let codes = self.codes.read(rows, have)?;
         let values = self.shared_values(have)?;
-        Ok(Arc::new(DictArray::try_new(codes, values, *have.limits())?))
+        Ok(Arc::new(DictArray::try_new(codes, values, have.limits())?))
     }
 
     fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {
@@ -165,7 +165,7 @@ impl Layout for DictLayout {
         let (codes, used) = used_values(&codes, len_of(self.values.row_count())?)?;
         let used: Vec<u64> = used.into_iter().map(|at| at as u64).collect();
         let values = Arc::new(SharedValues::new(self.values.read_rows(&used, have)?));
-        Ok(Arc::new(DictArray::try_new(codes, values, *have.limits())?))
+        Ok(Arc::new(DictArray::try_new(codes, values, have.limits())?))
     }
 }
 

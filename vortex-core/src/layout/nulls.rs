@@ -31,7 +31,7 @@ pub(super) fn layout(validity: Option<&LayoutRef>, row_count: u64) -> LayoutRef 
 
 impl NullsLayout {
     fn rows(&self, validity: Option<EncodedRef>, len: usize, have: &SegmentSet<'_>) -> EncodedRef {
-        struct_of(self.dtype.clone(), Vec::new(), validity.into(), len, *have.limits())
+        struct_of(self.dtype.clone(), Vec::new(), validity.into(), len, have.limits())
     }
 }
 

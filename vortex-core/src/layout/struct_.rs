@@ -120,7 +120,7 @@ impl Layout for StructLayout {
             fields.collect::<Result<_>>()?,
             validity.into(),
             len,
-            *have.limits(),
+            have.limits(),
         ))
     }
 
@@ -130,6 +130,6 @@ impl Layout for StructLayout {
             (0..self.fields.len()).map(|at| self.stored_field(at)?.read_rows(rows, have)).collect();
         let validity = self.validity.as_ref().map(|validity| validity.read_rows(rows, have)).transpose()?;
         let fields = fields.into_iter().collect::<Result<_>>()?;
-        Ok(struct_of(self.dtype().clone(), fields, validity.into(), rows.len(), *have.limits()))
+        Ok(struct_of(self.dtype().clone(), fields, validity.into(), rows.len(), have.limits()))
     }
 }

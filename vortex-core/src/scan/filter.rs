@@ -17,7 +17,7 @@ use super::halves::{MAX_PARTS, in_halves};
 use super::plan::{Plan, Split};
 use super::zone_maps::ZoneMaps;
 use crate::Result;
-use crate::array::{Decoded, EncodedRef};
+use crate::array::EncodedRef;
 use crate::dtype::arrow::data_type;
 use crate::error::ResultExt as _;
 use crate::expr::{self, DynamicFilter, Expr, FieldPath};
@@ -346,7 +346,7 @@ fn reads_again(expr: &Expr, path: &FieldPath) -> bool {
 /// The same values decoded, for predicates that all decode them.
 fn decode_once(array: &EncodedRef) -> Result<EncodedRef> {
     let values = array.decode(&data_type(array.dtype())?)?;
-    Ok(Arc::new(Decoded::new(array.dtype().clone(), values).with_limits(array.limits())))
+    Ok(array.header().decoded(values))
 }
 
 #[cfg(test)]

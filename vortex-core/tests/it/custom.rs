@@ -13,7 +13,7 @@ use arrow::array::{
 use arrow::buffer::Buffer;
 use arrow::datatypes::DataType;
 use vortex_core::Registry;
-use vortex_core::array::{ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, present};
+use vortex_core::array::{ArrayRef, Decoded, EncodedArray, EncodedRef, Header, Node, Validity, present};
 use vortex_core::dtype::DType;
 use vortex_core::dtype::arrow::data_type;
 use vortex_core::encodings::Encoding;
@@ -24,7 +24,7 @@ use vortex_core::ipc::{IpcReadOptions, IpcReader, IpcWriter};
 use vortex_core::layout::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet};
 use vortex_core::scan::{RowAccess, ScanBuilder};
 use vortex_core::write::WriteOptions;
-use vortex_core::{Error, Limits, Mask, Result, VortexFile, verify};
+use vortex_core::{Error, Mask, Result, VortexFile, verify};
 
 use crate::given::{Stored, collect_valid, opened, written};
 use crate::random::scattered;
@@ -59,7 +59,7 @@ impl Encoding for Numbers {
         let data = ArrayData::builder(data_type(node.dtype())?).len(node.len()).nulls(nulls);
         let values = make_array(data.add_buffer(Buffer::from(values.as_slice())).build()?);
         self.0.fetch_add(1, Ordering::Relaxed);
-        Ok(Arc::new(NumbersArray { dtype: node.dtype().clone(), values, limits: *node.limits() }))
+        Ok(Arc::new(NumbersArray { header: node.header(NUMBERS), values }))
     }
 
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
@@ -69,26 +69,13 @@ impl Encoding for Numbers {
 
 #[derive(Debug)]
 struct NumbersArray {
-    dtype: DType,
+    header: Header,
     values: ArrayRef,
-    limits: Limits,
 }
 
 impl EncodedArray for NumbersArray {
-    fn encoding(&self) -> &str {
-        NUMBERS
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.values.len()
-    }
-
-    fn limits(&self) -> Limits {
-        self.limits
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
@@ -102,7 +89,7 @@ impl EncodedArray for NumbersArray {
     // One operation of its own; the others are defaults.
     fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         let values = arrow::compute::filter(&self.values, &mask.to_filter())?;
-        Ok(Arc::new(Self { dtype: self.dtype.clone(), values, limits: self.limits }))
+        Ok(Arc::new(Self { header: self.header.of_rows(values.len()), values }))
     }
 }
 
@@ -163,7 +150,7 @@ impl Layout for WholeLayout {
     fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<EncodedRef> {
         if rows.is_empty() {
             let empty = new_empty_array(&data_type(&self.dtype)?);
-            return Ok(Arc::new(Decoded::new(self.dtype.clone(), empty)));
+            return Ok(Arc::new(Decoded::new(self.dtype.clone(), empty, have.limits())));
         }
         let array = have.array(self.segment, &self.dtype, len_of(self.rows)?)?;
         array.slice(len_of(rows.start)?..len_of(rows.end)?)

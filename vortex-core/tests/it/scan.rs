@@ -20,7 +20,7 @@ use vortex_core::io::{MemoryFile, Scheduler, StorageProfile};
 use vortex_core::scalar::{Scalar, Value};
 use vortex_core::scan::{Aggregate, ScanMetrics};
 use vortex_core::write::WriteOptions;
-use vortex_core::{Error, VortexFile};
+use vortex_core::{Error, Limits, VortexFile};
 
 use crate::given::{Stored, collect, files_of, golden, lineitem, open_blocking, opened, written};
 use crate::random::scattered;
@@ -74,7 +74,7 @@ async fn a_filtered_scan_equals_filtering_the_whole_file() {
             let dtype = vortex_core::dtype::arrow::from_field(
                 whole.schema().field_with_name(&path.names()[0]).unwrap(),
             )?;
-            Ok(Arc::new(vortex_core::array::Decoded::new(dtype, column)))
+            Ok(Arc::new(vortex_core::array::Decoded::new(dtype, column, &Limits::default())))
         })
         .unwrap();
         let expected = filter_record_batch(&whole, &mask).unwrap();

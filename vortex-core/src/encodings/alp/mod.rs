@@ -28,12 +28,12 @@ use super::Encoding;
 use super::integer_predicate::IntegerTest;
 use super::patches::{Patches, PatchesMessage};
 use crate::array::{
-    Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, decode_raw, into_vec, present,
+    Aggregate, ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, decode_raw, into_vec,
+    present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::{CompareOp, InList, Intervals, Predicate};
 use crate::kernels::simd::{Vectorized, vectorized};
-use crate::limits::Limits;
 use crate::scalar::{Scalar, Value};
 use crate::{Error, Result};
 
@@ -89,7 +89,7 @@ fn load<F: Float>(node: &Node<'_>) -> Result<EncodedRef> {
     let patches = metadata.patches.map(|message| Patches::load(node, &message, 1, node.dtype()));
     let encoded = node.child(0, &integers, node.len());
     Ok(Arc::new(AlpArray {
-        dtype: node.dtype().clone(),
+        header: node.header(ID),
         scale: Scale { up: power(F::POWERS, metadata.f)?, down: power(F::FRACTIONS, metadata.e)? },
         patches: patches.transpose()?,
         encoded: encoded?,
@@ -238,7 +238,7 @@ impl<F: Float> Vectorized for Decimals<'_, F> {
 
 #[derive(Debug)]
 struct AlpArray<F: Float> {
-    dtype: DType,
+    header: Header,
     scale: Scale<F>,
     encoded: EncodedRef,
     patches: Option<Patches>,
@@ -362,16 +362,8 @@ impl<F: Float> AlpArray<F> {
 }
 
 impl<F: Float> EncodedArray for AlpArray<F> {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.encoded.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
@@ -379,13 +371,9 @@ impl<F: Float> EncodedArray for AlpArray<F> {
         encoded.chain(self.patches.iter().flat_map(Patches::children)).collect()
     }
 
-    fn limits(&self) -> Limits {
-        self.encoded.limits()
-    }
-
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let (integers, nulls) = decode_raw::<F::Integer>(&self.encoded)?;
-        let mut bits = into_vec(integers, &self.limits())?;
+        let mut bits = into_vec(integers, self.limits())?;
         vectorized(Decimals { integers: &mut bits, scale: self.scale });
         if let Some(patches) = &self.patches {
             patches.apply(&mut bits, |_, patch| patch)?;
@@ -402,7 +390,7 @@ impl<F: Float> EncodedArray for AlpArray<F> {
     fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
         let patches = self.patches.as_ref().map(|patches| patches.pick(pick)).transpose()?;
         Ok(Some(Arc::new(Self {
-            dtype: self.dtype.clone(),
+            header: self.header.of_rows(pick.row_count()),
             scale: self.scale,
             encoded: pick.of(&self.encoded)?,
             patches: patches.flatten(),
@@ -412,7 +400,7 @@ impl<F: Float> EncodedArray for AlpArray<F> {
     fn aggregate(&self) -> Result<Aggregate> {
         // Integers under patches are arbitrary. All others have the same order as their values.
         if self.patches.is_none() {
-            let found = self.encoded.aggregate()?.map(&self.dtype, |value| match value {
+            let found = self.encoded.aggregate()?.map(self.dtype(), |value| match value {
                 Value::Int(integer) if F::INTEGERS.contains(integer) => {
                     Some(F::decode(*integer, self.scale).into_value())
                 }

@@ -21,10 +21,11 @@ use arrow::datatypes::{ArrowNativeType, DataType, Float32Type, Float64Type};
 
 use super::Encoding;
 use super::patches::{Patches, PatchesMessage};
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, decode_raw, into_vec, present};
+use crate::array::{
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, decode_raw, into_vec, present,
+};
 use crate::dtype::{DType, PType};
 use crate::kernels::gather::in_range;
-use crate::limits::Limits;
 use crate::{Error, Result};
 
 pub(crate) use encode::{Cut, encode, find_cut};
@@ -85,7 +86,7 @@ impl Encoding for AlpRd {
         let codes = node.child(0, &left, node.len());
         let right = node.child(1, &DType::Primitive(ptype.to_unsigned(), false), node.len());
         Ok(Arc::new(AlpRdArray {
-            dtype: node.dtype().clone(),
+            header: node.header(ID),
             dictionary,
             right_bit_width: width,
             codes: codes?,
@@ -116,7 +117,7 @@ fn dictionary(metadata: &Metadata) -> Result<Arc<[u16]>> {
 
 #[derive(Debug)]
 struct AlpRdArray {
-    dtype: DType,
+    header: Header,
     dictionary: Arc<[u16]>,
     right_bit_width: u32,
     codes: EncodedRef,
@@ -159,7 +160,7 @@ impl AlpRdArray {
         let (codes, nulls) = decode_raw::<u16>(&self.codes)?;
         self.check_codes(&codes, nulls.as_ref())?;
         let (right, _) = decode_raw::<B>(&self.right)?;
-        let mut bits = into_vec(right, &self.limits())?;
+        let mut bits = into_vec(right, self.limits())?;
         for (bits, code) in bits.iter_mut().zip(codes.iter()) {
             *bits = *bits | table[usize::from(*code) % MAX_ENTRIES];
         }
@@ -199,25 +200,13 @@ impl AlpRdArray {
 }
 
 impl EncodedArray for AlpRdArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.codes.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let parts = [("codes", Arc::clone(&self.codes)), ("right", Arc::clone(&self.right))];
         parts.into_iter().chain(self.patches.iter().flat_map(Patches::children)).collect()
-    }
-
-    fn limits(&self) -> Limits {
-        self.codes.limits()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
@@ -235,7 +224,7 @@ impl EncodedArray for AlpRdArray {
     fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
         let patches = self.patches.as_ref().map(|patches| patches.pick(pick)).transpose()?;
         Ok(Some(Arc::new(Self {
-            dtype: self.dtype.clone(),
+            header: self.header.of_rows(pick.row_count()),
             dictionary: Arc::clone(&self.dictionary),
             right_bit_width: self.right_bit_width,
             codes: pick.of(&self.codes)?,

@@ -35,15 +35,14 @@ use super::block_rows::BlockRows;
 use super::patches::{Patches, PatchesMessage};
 use crate::array::intervals::tests_of;
 use crate::array::{
-    ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, ValidityChild, all, array_of_raw,
-    decode_raw, present,
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, ValidityChild, all, array_of_raw, decode_raw,
+    present,
 };
-use crate::dtype::{DType, PType};
+use crate::dtype::PType;
 use crate::expr::{Intervals, Predicate};
 use crate::kernels::bitpack::{extract_single, few, unpack_rows, words_of};
 use crate::kernels::within::{BLOCK_BITS, Within, bitmap};
 use crate::kernels::{BLOCK, Word, match_word};
-use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::{Error, Result};
 
@@ -83,14 +82,12 @@ impl Encoding for BitPacked {
         let packed = node.aligned(node.buffer(0)?, frame.ptype.byte_width())?;
         let (patches, after) = frame.patches(node, metadata.patches.as_ref())?;
         Ok(Arc::new(BitPackedArray {
-            id: ID,
-            dtype: node.dtype().clone(),
+            header: node.header(ID),
             ptype: frame.ptype,
             rows: frame.rows,
             blocks: BlockPositions::Even { packed, width },
             patches,
             validity: node.validity_child(after)?,
-            limits: *node.limits(),
         }))
     }
 
@@ -112,7 +109,7 @@ impl Encoding for BitPacked {
             }
             let nulls = validity?.decode()?.to_nulls(rows.len());
             let array = array_of_raw(frame.ptype, values.into(), nulls)?;
-            Ok(Arc::new(Decoded::new(node.dtype().clone(), array).with_limits(*node.limits())))
+            Ok(picked.header(ID).decoded(array))
         })
     }
 }
@@ -169,14 +166,12 @@ impl Frame {
 /// Bit-packed integers.
 #[derive(Debug, Clone)]
 pub(crate) struct BitPackedArray {
-    id: &'static str,
-    dtype: DType,
+    header: Header,
     ptype: PType,
     rows: BlockRows,
     blocks: BlockPositions,
     patches: Option<Patches>,
     validity: ValidityChild,
-    limits: Limits,
 }
 
 impl BitPackedArray {
@@ -187,7 +182,7 @@ impl BitPackedArray {
 
     /// All values, each plus the `reference` of its block. Additions wrap.
     pub(crate) fn unpack<W: Word>(&self, reference: impl Fn(usize) -> W) -> Result<Vec<W>> {
-        self.limits.decoded_bytes(self.rows.len(), size_of::<W>())?;
+        self.limits().decoded_bytes(self.rows.len(), size_of::<W>())?;
         let blocks = self.blocks.view::<W>()?;
         let mut out = unpack_rows(self.rows.positions(), |at, most| {
             let added = reference(at);
@@ -206,7 +201,7 @@ impl BitPackedArray {
         any_of: &[Within<W>],
         reference: impl Fn(usize) -> W,
     ) -> Result<BooleanBuffer> {
-        self.limits.decoded_bytes(self.rows.len(), 1)?;
+        self.limits().decoded_bytes(self.rows.len(), 1)?;
         let blocks = self.blocks.view::<W>()?;
         let block_count = self.rows.block_count();
         let mut bits: Vec<u64> = Vec::with_capacity(block_count * BLOCK_BITS);
@@ -248,7 +243,7 @@ impl BitPackedArray {
 
     /// The live values. `live` has one bit per row.
     fn unpack_live<W: Word>(&self, live: &BooleanBuffer, count: usize) -> Result<Vec<W>> {
-        self.limits.decoded_bytes(count, size_of::<W>())?;
+        self.limits().decoded_bytes(count, size_of::<W>())?;
         let blocks = self.blocks.view::<W>()?;
         let mut out = Vec::with_capacity(count);
         let mut scratch = [W::ZERO; BLOCK];
@@ -283,7 +278,7 @@ impl BitPackedArray {
 
     /// The values of some rows, in the given order. Fastest if neighbouring rows share blocks.
     fn unpack_single<W: Word>(&self, rows: &[u64]) -> Result<Vec<W>> {
-        self.limits.decoded_bytes(rows.len(), size_of::<W>())?;
+        self.limits().decoded_bytes(rows.len(), size_of::<W>())?;
         let blocks = self.blocks.view::<W>()?;
         let mut out = Vec::with_capacity(rows.len());
         let mut within = Vec::new();
@@ -318,21 +313,13 @@ impl BitPackedArray {
         }
         let nulls = validity.decode()?.to_nulls(values.len());
         let array = array_of_raw(self.ptype, values.into(), nulls)?;
-        Ok(Arc::new(Decoded::new(self.dtype.clone(), array).with_limits(self.limits)))
+        Ok(self.header.decoded(array))
     }
 }
 
 impl EncodedArray for BitPackedArray {
-    fn encoding(&self) -> &str {
-        self.id
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.rows.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
@@ -346,10 +333,6 @@ impl EncodedArray for BitPackedArray {
 
     fn own_bytes(&self) -> usize {
         self.blocks.byte_len()
-    }
-
-    fn limits(&self) -> Limits {
-        self.limits
     }
 
     fn decodes_in_parts(&self) -> bool {
@@ -375,7 +358,7 @@ impl EncodedArray for BitPackedArray {
             blocks: self.blocks.slice(blocks),
             patches: self.patches.as_ref().map(|patches| patches.slice(rows.clone())),
             validity: self.validity.slice(&rows)?,
-            dtype: self.dtype.clone(),
+            header: self.header.of_rows(rows.len()),
             ..*self
         }))
     }

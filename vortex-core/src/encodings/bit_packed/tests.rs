@@ -2,6 +2,7 @@ use arrow::buffer::Buffer;
 
 use super::*;
 use crate::array::build::Tree;
+use crate::dtype::DType;
 use crate::encodings::conformance;
 use crate::kernels::{bitpack, random};
 

@@ -64,14 +64,12 @@ impl Encoding for BitPackedV2 {
         let offsets = node.child(node.child_count() - 1, &offsets, frame.rows.block_count() + 1)?;
         node.limits().decoded_bytes(offsets.len(), size_of::<usize>())?;
         Ok(Arc::new(BitPackedArray {
-            id: ID,
-            dtype: node.dtype().clone(),
+            header: node.header(ID),
             ptype: frame.ptype,
             rows: frame.rows,
             blocks: BlockPositions::uneven(packed, offsets, frame.ptype.bit_width()),
             patches,
             validity: validity.into(),
-            limits: *node.limits(),
         }))
     }
 }

@@ -10,10 +10,9 @@ use arrow::datatypes::DataType;
 
 use super::{answers, as_long, matches_none};
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Lengths, Pick, Validity, ValidityChild, bytes, decode_offsets,
-    integer_at, integers_child,
+    ArrayRef, EncodedArray, EncodedRef, Header, Lengths, Pick, Validity, ValidityChild, bytes,
+    decode_offsets, integer_at, integers_child,
 };
-use crate::dtype::DType;
 use crate::encodings::offsets::Places;
 use crate::expr::Predicate;
 use crate::kernels::joined::{Follow, Joined};
@@ -26,8 +25,6 @@ pub(in crate::encodings) const OFFSETS: &str = "codes offsets";
 
 /// The codes of many rows, one row after the other, and what they stand for.
 pub(in crate::encodings) trait Codes: Debug + Clone + Send + Sync + 'static {
-    const ID: &'static str;
-
     /// Maximum number of bytes that a code stands for.
     const MAX_BYTES_PER_CODE: usize;
 
@@ -74,22 +71,20 @@ pub(in crate::encodings) trait Codes: Debug + Clone + Send + Sync + 'static {
 /// Rows of codes.
 #[derive(Debug, Clone)]
 pub(in crate::encodings) struct CodedTextArray<C> {
-    pub(in crate::encodings) dtype: DType,
-    pub(in crate::encodings) len: usize,
+    pub(in crate::encodings) header: Header,
     pub(in crate::encodings) codes: C,
     /// The start of each row's codes, and the end of the last row's.
     pub(in crate::encodings) offsets: EncodedRef,
     /// Decoded bytes per row.
     pub(in crate::encodings) lengths: EncodedRef,
     pub(in crate::encodings) validity: ValidityChild,
-    pub(in crate::encodings) limits: Limits,
 }
 
 impl<C: Codes> CodedTextArray<C> {
     /// Where the codes of all rows of this slice are.
     fn places(&self) -> Result<Range<usize>> {
         let start = integer_at(&self.offsets, 0, OFFSETS)?;
-        let end = integer_at(&self.offsets, self.len, OFFSETS)?;
+        let end = integer_at(&self.offsets, self.len(), OFFSETS)?;
         if start > end || end > self.codes.len() {
             return Err(Error::corrupt(format!("codes at {start}..{end} of {}", self.codes.len())));
         }
@@ -98,29 +93,20 @@ impl<C: Codes> CodedTextArray<C> {
 
     fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
         let places = Places::of(&self.offsets, OFFSETS, pick, self.codes.len())?;
-        let (codes, ends) = self.codes.gather(&places, &self.limits)?;
+        let (codes, ends) = self.codes.gather(&places, self.limits())?;
         Ok(Arc::new(Self {
-            len: pick.row_count(),
+            header: self.header.of_rows(pick.row_count()),
             codes,
-            offsets: integers_child(ends, &self.limits),
+            offsets: integers_child(ends, self.limits()),
             lengths: pick.of(&self.lengths)?,
             validity: self.validity.pick(pick)?,
-            ..self.clone()
         }))
     }
 }
 
 impl<C: Codes> EncodedArray for CodedTextArray<C> {
-    fn encoding(&self) -> &str {
-        C::ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.len
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
@@ -132,23 +118,19 @@ impl<C: Codes> EncodedArray for CodedTextArray<C> {
         self.codes.own_bytes()
     }
 
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
-        bytes::count_rows(&self.dtype, to, self.len, &self.limits)?;
-        let nulls = self.validity()?.to_nulls(self.len);
+        bytes::count_rows(self.dtype(), to, self.len(), self.limits())?;
+        let nulls = self.validity()?.to_nulls(self.len());
         let lengths = Lengths::decode(&self.lengths, "uncompressed lengths")?;
         let (total, places) = (lengths.total(), self.places()?);
         // This also limits the memory that is reserved.
         if total > places.len().saturating_mul(C::MAX_BYTES_PER_CODE) {
             return Err(Error::corrupt(format!("{} codes for {total} bytes", places.len())));
         }
-        self.limits.decoded_bytes(total, 1)?;
-        let window = self.codes.window(places, &self.limits)?;
+        self.limits().decoded_bytes(total, 1)?;
+        let window = self.codes.window(places, self.limits())?;
         let decode = |follow: &mut dyn Follow| C::decode(&window, total, follow);
-        bytes::from_codes(&self.dtype, to, &lengths, nulls, &self.limits, decode)
+        bytes::from_codes(self.dtype(), to, &lengths, nulls, self.limits(), decode)
     }
 
     fn validity(&self) -> Result<Validity> {
@@ -157,7 +139,7 @@ impl<C: Codes> EncodedArray for CodedTextArray<C> {
 
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(Arc::new(Self {
-            len: rows.len(),
+            header: self.header.of_rows(rows.len()),
             offsets: self.offsets.slice(rows.start..rows.end + 1)?,
             lengths: self.lengths.slice(rows.clone())?,
             validity: self.validity.slice(&rows)?,
@@ -182,14 +164,14 @@ impl<C: Codes> EncodedArray for CodedTextArray<C> {
         }
         if answers(predicate) {
             let among = as_long(&self.lengths, predicate)?;
-            let nulls = self.validity()?.to_nulls(self.len);
+            let nulls = self.validity()?.to_nulls(self.len());
             if let Some(outcome) = matches_none(among.as_ref(), nulls.as_ref(), predicate) {
                 return Ok(outcome);
             }
             let mut offsets = decode_offsets(&self.offsets, OFFSETS, self.codes.len())?;
             let (start, end) =
                 offsets.first().zip(offsets.last()).map_or((0, 0), |(start, end)| (*start, *end));
-            let window = self.codes.window(start..end, &self.limits)?;
+            let window = self.codes.window(start..end, self.limits())?;
             offsets.iter_mut().for_each(|offset| *offset -= start);
             if let Some(outcome) = C::matches(&window, &offsets, among.as_ref(), nulls, predicate) {
                 return Ok(outcome);

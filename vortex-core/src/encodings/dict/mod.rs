@@ -25,8 +25,8 @@ use self::keys::Keys;
 pub(crate) use self::values::SharedValues;
 use super::Encoding;
 use crate::array::{
-    Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Pick, Validity, bytes, integer_type,
-    masking, present,
+    Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Header, Node, Pick, Validity, bytes,
+    integer_type, masking, present,
 };
 use crate::dtype::arrow::{data_type, ptype_of};
 use crate::dtype::{DType, PType, match_integer};
@@ -63,7 +63,7 @@ impl Encoding for Dict {
         let codes = node.child(0, &codes, node.len())?;
         let values = node.child(1, node.dtype(), value_count)?;
         let values = Arc::new(SharedValues::new(values));
-        Ok(Arc::new(DictArray::try_new(codes, values, *node.limits())?))
+        Ok(Arc::new(DictArray::try_new(codes, values, node.limits())?))
     }
 
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
@@ -71,7 +71,7 @@ impl Encoding for Dict {
         let codes = node.child_rows(0, &codes, node.len(), rows)?;
         let (codes, used) = used_values(&codes, value_count)?;
         let values = node.child_rows(1, node.dtype(), value_count, &used)?;
-        Ok(Arc::new(DictArray::try_new(codes, Arc::new(SharedValues::new(values)), *node.limits())?))
+        Ok(Arc::new(DictArray::try_new(codes, Arc::new(SharedValues::new(values)), node.limits())?))
     }
 }
 
@@ -100,16 +100,15 @@ pub(crate) fn used_values(codes: &EncodedRef, value_count: usize) -> Result<(Enc
     let place = |index: &usize| used.partition_point(|used| used < index) as u32;
     let narrowed = UInt32Array::new(indices.iter().map(place).collect::<Vec<_>>().into(), keys.nulls);
     let dtype = DType::Primitive(PType::U32, codes.dtype().is_nullable());
-    Ok((Arc::new(Decoded::new(dtype, Arc::new(narrowed)).with_limits(codes.limits())), used))
+    Ok((Arc::new(Decoded::new(dtype, Arc::new(narrowed), codes.limits())), used))
 }
 
 /// Codes, and the values that they refer to.
 #[derive(Debug)]
 pub(crate) struct DictArray {
-    dtype: DType,
+    header: Header,
     codes: EncodedRef,
     values: Arc<SharedValues>,
-    limits: Limits,
 }
 
 impl DictArray {
@@ -117,23 +116,19 @@ impl DictArray {
     ///
     /// # Errors
     /// If the codes are not integers.
-    pub(crate) fn try_new(codes: EncodedRef, values: Arc<SharedValues>, limits: Limits) -> Result<Self> {
+    pub(crate) fn try_new(codes: EncodedRef, values: Arc<SharedValues>, limits: &Limits) -> Result<Self> {
         let ptype = codes.dtype().ptype()?;
         if !ptype.is_integer() {
             return Err(Error::corrupt(format!("codes are {ptype}, not integers")));
         }
         let dtype = values.array.dtype();
         let dtype = if codes.dtype().is_nullable() { dtype.with_nullable(true) } else { dtype.clone() };
-        Ok(Self { dtype, codes, values, limits })
+        Ok(Self { header: Header::new(ID, dtype, codes.len(), limits), codes, values })
     }
 
     fn with_codes(&self, codes: EncodedRef) -> EncodedRef {
-        Arc::new(Self {
-            dtype: self.dtype.clone(),
-            codes,
-            values: Arc::clone(&self.values),
-            limits: self.limits,
-        })
+        let header = self.header.of_rows(codes.len());
+        Arc::new(Self { header, codes, values: Arc::clone(&self.values) })
     }
 
     /// The same rows as runs, if the codes are runs: values are then looked up once per run.
@@ -173,24 +168,12 @@ impl DictArray {
 }
 
 impl EncodedArray for DictArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.codes.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         vec![("codes", Arc::clone(&self.codes)), ("values", Arc::clone(&self.values.array))]
-    }
-
-    fn limits(&self) -> Limits {
-        self.limits
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
@@ -224,8 +207,8 @@ impl EncodedArray for DictArray {
         if self.values.are_few(self.codes.len(), kept) {
             return self.decode_few(to);
         }
-        let rows = self.keys()?.gather(&self.values.decoded(kept)?, &self.limits)?;
-        if are_copied { bytes::present_views(rows, to, &self.limits) } else { present(rows, to) }
+        let rows = self.keys()?.gather(&self.values.decoded(kept)?, self.limits())?;
+        if are_copied { bytes::present_views(rows, to, self.limits()) } else { present(rows, to) }
     }
 
     fn validity(&self) -> Result<Validity> {
@@ -262,8 +245,8 @@ impl EncodedArray for DictArray {
         }
         let values = self.values.decoded(&data_type(self.values.array.dtype())?)?;
         let nulls = keys.nulls.as_ref().map_or(0, |nulls| nulls.null_count() as u64);
-        let nulls = Aggregate::of_value(&Scalar::null(&self.dtype), nulls);
-        Ok(Aggregate::weighted(&values, &self.dtype, &rows)?.merge(nulls))
+        let nulls = Aggregate::of_value(&Scalar::null(self.dtype()), nulls);
+        Ok(Aggregate::weighted(&values, self.dtype(), &rows)?.merge(nulls))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

@@ -23,11 +23,11 @@ fn tree<K: ArrowNativeType>(ptype: PType, codes: &[K], values: Tree, count: u32)
 }
 
 fn plain(dtype: DType, array: ArrayRef) -> EncodedRef {
-    Arc::new(Decoded::new(dtype, array))
+    Arc::new(Decoded::new(dtype, array, &Limits::default()))
 }
 
 fn dict(codes: EncodedRef, values: EncodedRef) -> EncodedRef {
-    Arc::new(DictArray::try_new(codes, Arc::new(SharedValues::new(values)), Limits::default()).unwrap())
+    Arc::new(DictArray::try_new(codes, Arc::new(SharedValues::new(values)), &Limits::default()).unwrap())
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn few_rows_do_not_decode_a_large_dictionary() {
     let keys: ArrayRef = Arc::new(UInt32Array::from(vec![9_999, 0, 5]));
     let values = Arc::new(SharedValues::new(plain(DType::Primitive(PType::I32, false), values)));
     let keys = plain(DType::Primitive(PType::U32, false), keys);
-    let array = DictArray::try_new(keys, Arc::clone(&values), Limits::default()).unwrap();
+    let array = DictArray::try_new(keys, Arc::clone(&values), &Limits::default()).unwrap();
     let decoded = array.decode(&DataType::Int32).unwrap();
     assert_eq!(decoded.as_primitive::<Int32Type>().values(), &[9_999, 0, 5]);
     assert!(values.remembered(&DataType::Int32).is_none());
@@ -148,7 +148,7 @@ fn few_rows_do_not_decode_a_large_dictionary() {
     let keys: ArrayRef = Arc::new(UInt32Array::from(vec![Some(9_999), None, Some(5)]));
     let keys = plain(DType::Primitive(PType::U32, true), keys);
     let array: EncodedRef =
-        Arc::new(DictArray::try_new(keys, Arc::clone(&values), Limits::default()).unwrap());
+        Arc::new(DictArray::try_new(keys, Arc::clone(&values), &Limits::default()).unwrap());
     let expected: ArrayRef = Arc::new(Int32Array::from(vec![Some(9_999), None, Some(5)]));
     assert_eq!(&array.decode(&DataType::Int32).unwrap(), &expected);
     assert!(values.remembered(&DataType::Int32).is_none());
@@ -163,7 +163,7 @@ fn few_rows_many_times_decode_the_dictionary_once() {
     let values = Arc::new(SharedValues::new(plain(dtype.clone(), Arc::clone(&texts))));
     let keys: ArrayRef = Arc::new(UInt32Array::from(vec![799, 0, 5, 5]));
     let keys = plain(DType::Primitive(PType::U32, false), keys);
-    let array = DictArray::try_new(keys, Arc::clone(&values), Limits::default()).unwrap();
+    let array = DictArray::try_new(keys, Arc::clone(&values), &Limits::default()).unwrap();
     let expected = array.decode(&DataType::Utf8).unwrap();
     for time in 1..60 {
         assert_eq!(
@@ -180,20 +180,8 @@ fn few_rows_many_times_decode_the_dictionary_once() {
 struct InFrames(EncodedRef);
 
 impl EncodedArray for InFrames {
-    fn encoding(&self) -> &str {
-        "frames"
-    }
-
-    fn dtype(&self) -> &DType {
-        self.0.dtype()
-    }
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn limits(&self) -> Limits {
-        self.0.limits()
+    fn header(&self) -> &Header {
+        self.0.header()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
@@ -210,7 +198,7 @@ fn few_rows_decode_all_of_a_dictionary_that_is_decompressed_by_the_thousand() {
     let values = Arc::new(SharedValues::new(frames));
     let keys: ArrayRef = Arc::new(UInt32Array::from(vec![9_999, 0, 5, 5]));
     let keys = plain(DType::Primitive(PType::U32, false), keys);
-    let array = DictArray::try_new(keys, Arc::clone(&values), Limits::default()).unwrap();
+    let array = DictArray::try_new(keys, Arc::clone(&values), &Limits::default()).unwrap();
     for time in 0..4 {
         assert_eq!(
             values.remembered(&DataType::Utf8View).is_some(),
@@ -228,7 +216,7 @@ fn few_rows_many_times_do_not_decode_a_dictionary_of_many_bytes() {
     let values = Arc::new(SharedValues::new(Tree::primitive(&numbers).load(&dtype, numbers.len()).unwrap()));
     let keys: ArrayRef = Arc::new(UInt32Array::from_iter_values(100..60_100));
     let keys = plain(DType::Primitive(PType::U32, false), keys);
-    let array = DictArray::try_new(keys, Arc::clone(&values), Limits::default()).unwrap();
+    let array = DictArray::try_new(keys, Arc::clone(&values), &Limits::default()).unwrap();
     for _ in 0..3 {
         let decoded = array.decode(&DataType::Int64).unwrap();
         assert_eq!(decoded.as_primitive::<Int64Type>().values()[..], numbers[100..60_100]);
@@ -303,10 +291,10 @@ fn nested_values_are_held_against_the_limits() {
     let values = Arc::new(SharedValues::new(plain(dtype.clone(), values)));
     let to = data_type(&dtype).unwrap();
     let mut limits = Limits { max_decoded_bytes: 1 << 20, ..Limits::default() };
-    let array = DictArray::try_new(Arc::clone(&codes), Arc::clone(&values), limits).unwrap();
+    let array = DictArray::try_new(Arc::clone(&codes), Arc::clone(&values), &limits).unwrap();
     assert!(array.decode(&to).is_err());
     limits.max_decoded_bytes <<= 3;
-    assert!(DictArray::try_new(codes, values, limits).unwrap().decode(&to).is_ok());
+    assert!(DictArray::try_new(codes, values, &limits).unwrap().decode(&to).is_ok());
 }
 
 #[test]
@@ -327,7 +315,7 @@ fn codes_out_of_range_and_wrong_counts_are_corrupt() {
 #[test]
 fn null_tests_of_rows_that_take_no_bytes_are_limited() {
     let code = Scalar::try_new(DType::Primitive(PType::U8, false), Value::UInt(0)).unwrap();
-    let codes = Arc::new(ConstantArray::new(code, 1 << 40, Limits::default()));
+    let codes = Arc::new(ConstantArray::new(code, 1 << 40, &Limits::default()));
     let values = plain(DType::Primitive(PType::I32, false), Arc::new(Int32Array::from(vec![7])));
     let array = dict(codes, values);
     assert!(array.matches(&Predicate::IsNull).is_err());
@@ -385,20 +373,8 @@ struct Counted {
 }
 
 impl EncodedArray for Counted {
-    fn encoding(&self) -> &str {
-        self.values.encoding()
-    }
-
-    fn dtype(&self) -> &DType {
-        self.values.dtype()
-    }
-
-    fn len(&self) -> usize {
-        self.values.len()
-    }
-
-    fn limits(&self) -> Limits {
-        self.values.limits()
+    fn header(&self) -> &Header {
+        self.values.header()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

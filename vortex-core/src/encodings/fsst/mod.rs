@@ -76,13 +76,11 @@ impl Encoding for Fsst {
         node.take_bytes(size_of::<SymbolTable>())?;
         let table = Arc::new(SymbolTable::try_new(&node.buffer(0)?, &node.buffer(1)?)?);
         Ok(Arc::new(CodedTextArray {
-            dtype: node.dtype().clone(),
-            len: node.len(),
+            header: node.header(ID),
             codes: SymbolCodes { table, codes },
             offsets,
             lengths,
             validity,
-            limits: *node.limits(),
         }))
     }
 
@@ -107,13 +105,11 @@ impl Encoding for Fsst {
         let lengths =
             coded_text::lengths_of(&codes, &offsets, |codes| table.decoded_len(codes), node.limits())?;
         Ok(Arc::new(CodedTextArray {
-            dtype: node.dtype().clone(),
-            len: rows.len(),
+            header: picked.header(ID),
             codes: SymbolCodes { table: Arc::new(table), codes },
             offsets: integers_child(offsets, node.limits()),
             lengths,
             validity: validity?,
-            limits: *node.limits(),
         }))
     }
 }
@@ -126,7 +122,6 @@ struct SymbolCodes {
 }
 
 impl Codes for SymbolCodes {
-    const ID: &'static str = ID;
     const MAX_BYTES_PER_CODE: usize = 8;
 
     type Window<'a> = (&'a SymbolTable, &'a [u8]);

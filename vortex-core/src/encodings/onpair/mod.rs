@@ -78,13 +78,11 @@ impl Encoding for OnPair {
         let parts = Parts::of(node)?;
         let dictionary = parts.dictionary(node)?;
         Ok(Arc::new(CodedTextArray {
-            dtype: node.dtype().clone(),
-            len: node.len(),
+            header: node.header(ID),
             codes: TokenCodes { dictionary, codes: node.child(1, &parts.codes, parts.code_count)? },
             offsets: node.child(2, &parts.offsets, one_more(node.len())?)?,
             lengths: node.child(3, &integer_type(parts.lengths_ptype, "lengths")?, node.len())?,
             validity: node.validity_child(4)?,
-            limits: *node.limits(),
         }))
     }
 
@@ -107,13 +105,11 @@ impl Encoding for OnPair {
             coded_text::lengths_of(codes, &offsets, |codes| tokens.decoded_len(codes), node.limits())?
         });
         Ok(Arc::new(CodedTextArray {
-            dtype: node.dtype().clone(),
-            len: rows.len(),
+            header: picked.header(ID),
             codes: TokenCodes { dictionary, codes },
             offsets: integers_child(offsets, node.limits()),
             lengths,
             validity: validity?,
-            limits: *node.limits(),
         }))
     }
 }
@@ -198,7 +194,6 @@ fn keys_of(codes: &EncodedRef) -> Result<AnyKeys> {
 }
 
 impl Codes for TokenCodes {
-    const ID: &'static str = ID;
     const MAX_BYTES_PER_CODE: usize = MAX_TOKEN_BYTES;
 
     type Window<'a> = (&'a Tokens, AnyKeys);
@@ -247,7 +242,7 @@ impl Codes for TokenCodes {
             let (codes, ends) = places.gather(&codes, span.start, limits)?;
             (numbers(ptype, &Buffer::from_vec(codes), None)?, ends)
         });
-        let codes = Decoded::new(DType::Primitive(ptype, false), codes).with_limits(*limits);
+        let codes = Decoded::new(DType::Primitive(ptype, false), codes, limits);
         Ok((with_codes(Arc::new(codes)), ends))
     }
 

@@ -121,8 +121,6 @@ const PIECE: usize = 8 * FULL_BATCH_N;
 type PcoArray = ValidRowsArray<Chunks>;
 
 impl StoredValues for Chunks {
-    const ID: &'static str = ID;
-
     fn byte_len(&self) -> usize {
         let pages = |chunk: &Chunk| chunk.pages.iter().map(|page| page.bytes.len()).sum::<usize>();
         self.all.iter().map(|chunk| chunk.meta.len() + pages(chunk)).sum()
@@ -134,7 +132,7 @@ impl StoredValues for Chunks {
         if total != *value_count {
             return Err(Error::corrupt(format!("pages hold {value_count} values for {total} valid rows")));
         }
-        array.limits.decoded_bytes(mask.true_count(), ptype.byte_width())?;
+        array.limits().decoded_bytes(mask.true_count(), ptype.byte_width())?;
         let nulls_ref = nulls.as_ref();
         let rows = match ptype {
             PType::U16 => array.numbers::<u16>(&live, nulls_ref),
@@ -188,7 +186,7 @@ impl PcoArray {
         });
         let chunks = chunks.collect();
         Ok(Self {
-            dtype: node.dtype().clone(),
+            header: node.header(ID),
             stored: Arc::new(Chunks {
                 ptype,
                 header: metadata.header,
@@ -197,7 +195,6 @@ impl PcoArray {
                 cache: PartCache::new(start.saturating_mul(ptype.byte_width())),
             }),
             rows,
-            limits: *node.limits(),
         })
     }
 
@@ -230,15 +227,15 @@ impl PcoArray {
                     Some(opened) => opened,
                     None => {
                         let meta = chunk.meta.as_slice();
-                        check_dictionary::<T>(meta, &self.limits)?;
+                        check_dictionary::<T>(meta, self.limits())?;
                         let (chunk, _) = file.chunk_decompressor::<T, _>(meta).map_err(broken)?;
-                        self.limits.decoded_bytes(window_values(chunk.meta()), size_of::<T>())?;
+                        self.limits().decoded_bytes(window_values(chunk.meta()), size_of::<T>())?;
                         opened.insert(chunk)
                     }
                 };
                 let count = page.values.len();
                 let end = (offset + live.span().end).next_multiple_of(FULL_BATCH_N).min(count);
-                self.limits.decoded_bytes(end, size_of::<T>())?;
+                self.limits().decoded_bytes(end, size_of::<T>())?;
                 if let Some(kept) = self.kept(page, end, opened)? {
                     let numbers = &kept.typed_data::<T>()[offset..];
                     live.runs().into_iter().for_each(|run| values.extend_from_slice(&numbers[run]));

@@ -16,10 +16,10 @@ use arrow::datatypes::DataType;
 
 pub(super) use self::parquet::ParquetVariant;
 use super::Encoding;
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, present};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
-use crate::limits::{Limits, Work};
+use crate::limits::Work;
 use crate::scalar::{Scalar, Value};
 use crate::variant::{self, Names};
 use crate::wire::{dtype_from_proto, proto};
@@ -54,15 +54,15 @@ impl Encoding for Variant {
             node.child(1, &dtype, node.len())
         });
         let core = node.child(0, node.dtype(), node.len())?;
-        Ok(Arc::new(VariantArray { core, shredded: shredded.transpose()?, limits: *node.limits() }))
+        Ok(Arc::new(VariantArray { header: node.header(ID), core, shredded: shredded.transpose()? }))
     }
 }
 
 #[derive(Debug)]
 struct VariantArray {
+    header: Header,
     core: EncodedRef,
     shredded: Option<EncodedRef>,
-    limits: Limits,
 }
 
 impl VariantArray {
@@ -78,8 +78,8 @@ impl VariantArray {
         let dtype = shredded.dtype();
         let typed = shredded.decode(&data_type(dtype)?)?;
         let (metadata, values) =
-            shredded::reassemble(metadata, core.nulls(), &self.limits, |row, out, names| {
-                let typed = Scalar::from_decoded(typed.as_ref(), row, dtype, &self.limits)?;
+            shredded::reassemble(metadata, core.nulls(), self.limits(), |row, out, names| {
+                let typed = Scalar::from_decoded(typed.as_ref(), row, dtype, self.limits())?;
                 fill(values.value(row), dtype, typed.value(), out, names)?;
                 Ok(true)
             })?;
@@ -118,25 +118,13 @@ fn fill(core: &[u8], dtype: &DType, typed: &Value, out: &mut Vec<u8>, names: &mu
 }
 
 impl EncodedArray for VariantArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        self.core.dtype()
-    }
-
-    fn len(&self) -> usize {
-        self.core.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let shredded = self.shredded.iter().map(|child| ("shredded", Arc::clone(child)));
         std::iter::once(("core", Arc::clone(&self.core))).chain(shredded).collect()
-    }
-
-    fn limits(&self) -> Limits {
-        self.limits
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
@@ -152,7 +140,8 @@ impl EncodedArray for VariantArray {
 
     fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
         let shredded = self.shredded.as_ref().map(|child| pick.of(child)).transpose()?;
-        Ok(Some(Arc::new(Self { core: pick.of(&self.core)?, shredded, limits: self.limits })))
+        let header = self.header.of_rows(pick.row_count());
+        Ok(Some(Arc::new(Self { header, core: pick.of(&self.core)?, shredded })))
     }
 
     fn as_constant(&self) -> Option<Scalar> {
@@ -167,6 +156,7 @@ mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::dtype::arrow::data_type;
+    use crate::limits::Limits;
     use crate::mask::Mask;
 
     /// A variant scalar: dtype i8, value 3.

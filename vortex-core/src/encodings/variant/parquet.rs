@@ -21,12 +21,12 @@ use arrow::datatypes::DataType;
 
 use super::shredded::{Shredded, reassemble};
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, Pick, Validity, ValidityChild, masking, present,
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, masking, present,
 };
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::encodings::Encoding;
-use crate::limits::{Limits, Work};
+use crate::limits::Work;
 use crate::wire::{dtype_from_proto, proto};
 use crate::{Error, Result};
 
@@ -72,32 +72,22 @@ impl Encoding for ParquetVariant {
         let metadata = child(&DType::Binary(false))?;
         let value = message.has_value.then(|| child(&DType::Binary(message.value_nullable))).transpose()?;
         let typed = typed_dtype.as_ref().map(child).transpose()?;
-        let dtype = node.dtype().clone();
-        Ok(Arc::new(VariantRows { dtype, metadata, value, typed, validity, limits: *node.limits() }))
+        Ok(Arc::new(VariantRows { header: node.header(ID), metadata, value, typed, validity }))
     }
 }
 
 #[derive(Debug)]
 struct VariantRows {
-    dtype: DType,
+    header: Header,
     metadata: EncodedRef,
     value: Option<EncodedRef>,
     typed: Option<EncodedRef>,
     validity: ValidityChild,
-    limits: Limits,
 }
 
 impl EncodedArray for VariantRows {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.metadata.len()
+    fn header(&self) -> &Header {
+        &self.header
     }
 
     fn children(&self) -> Vec<(&'static str, EncodedRef)> {
@@ -110,14 +100,10 @@ impl EncodedArray for VariantRows {
         self.validity.named().into_iter().chain(own).collect()
     }
 
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
-        let natural = data_type(&self.dtype)?;
+        let natural = data_type(self.dtype())?;
         let DataType::Struct(fields) = &natural else {
-            return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype)));
+            return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype())));
         };
         let nulls = self.validity()?.to_nulls(self.len());
         let _work = Work::begin();
@@ -139,8 +125,8 @@ impl EncodedArray for VariantRows {
                     None => None,
                 };
                 let typed = typed.as_ref().map(|(dtype, values)| (*dtype, values));
-                let rows = Shredded::new(value.as_ref(), typed, &self.limits)?;
-                reassemble(metadata.as_binary_view(), nulls.as_ref(), &self.limits, |row, out, names| {
+                let rows = Shredded::new(value.as_ref(), typed, self.limits())?;
+                reassemble(metadata.as_binary_view(), nulls.as_ref(), self.limits(), |row, out, names| {
                     rows.push(row, out, names)
                 })?
             }
@@ -159,12 +145,11 @@ impl EncodedArray for VariantRows {
     fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
         let optional = |child: &Option<EncodedRef>| child.as_ref().map(|child| pick.of(child)).transpose();
         Ok(Some(Arc::new(Self {
-            dtype: self.dtype.clone(),
+            header: self.header.of_rows(pick.row_count()),
             metadata: pick.of(&self.metadata)?,
             value: optional(&self.value)?,
             typed: optional(&self.typed)?,
             validity: self.validity.pick(pick)?,
-            limits: self.limits,
         })))
     }
 }

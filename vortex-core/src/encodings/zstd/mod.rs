@@ -196,18 +196,16 @@ struct DecodedFrame {
 type ZstdArray = ValidRowsArray<Frames>;
 
 impl StoredValues for Frames {
-    const ID: &'static str = ID;
-
     fn byte_len(&self) -> usize {
         self.all.iter().map(|frame| frame.bytes.len()).sum()
     }
 
     fn decode_rows(array: &ZstdArray, mask: &Mask, to: &DataType) -> Result<ArrayRef> {
         let (live, nulls) = array.rows.select(mask)?;
-        array.limits.decoded_bytes(mask.true_count(), array.dtype.row_bytes_hint())?;
+        array.limits().decoded_bytes(mask.true_count(), array.dtype().row_bytes_hint())?;
         let wanted = array.wanted(&live)?;
         let count = live.true_count();
-        match &array.dtype {
+        match array.dtype() {
             DType::Primitive(ptype, _) => {
                 let width = ptype.byte_width();
                 let bytes = array.with_context(|context| array.numbers(context, &wanted, width, count))?;
@@ -225,7 +223,7 @@ impl StoredValues for Frames {
                 let (values, buffers) =
                     array.with_context(|context| array.strings(context, &wanted, count))?;
                 let views = spread(values, nulls.as_ref());
-                bytes::from_views(dtype, to, views.into(), buffers.into(), nulls, &array.limits)
+                bytes::from_views(dtype, to, views.into(), buffers.into(), nulls, array.limits())
             }
         }
     }
@@ -289,10 +287,9 @@ impl ZstdArray {
         let all = frames.collect::<Result<Vec<_>>>()?;
         let size = all.iter().map(|frame| frame.size).fold(0, usize::saturating_add);
         Ok(Self {
-            dtype: node.dtype().clone(),
+            header: node.header(ID),
             stored: Arc::new(Frames { all, dictionary, cache: PartCache::new(size) }),
             rows,
-            limits: *node.limits(),
         })
     }
 
@@ -322,7 +319,7 @@ impl ZstdArray {
             found += own.len();
             let Some((live, offset)) = live_in(&own) else { continue };
             let runs = live.runs().into_iter().map(|run| run.start + offset..run.end + offset).collect();
-            self.limits.decoded_bytes(frame.size, 1)?;
+            self.limits().decoded_bytes(frame.size, 1)?;
             check_size(&frame.bytes, frame.size)?;
             wanted.push(Wanted { at, frame, count: own.len(), runs });
         }
@@ -337,7 +334,7 @@ impl ZstdArray {
         match self.stored.dictionary.as_deref() {
             Some(dictionary) => {
                 // The context copies it.
-                self.limits.decoded_bytes(dictionary.len(), 1)?;
+                self.limits().decoded_bytes(dictionary.len(), 1)?;
                 run(&mut Decompressor::with_dictionary(dictionary).map_err(broken)?)
             }
             None => without_dictionary(run),

@@ -189,6 +189,7 @@ mod tests {
     use super::*;
     use crate::array::Decoded;
     use crate::given::file_of;
+    use crate::limits::Limits;
 
     /// Rows that share their texts, which are of this length.
     fn sharing(data_type: &DataType, rows: usize, text_len: usize) -> ArrayRef {
@@ -214,11 +215,11 @@ mod tests {
         let texts = Arc::new(StringArray::from(vec!["a"; 20_000]));
         let file = file_of([RecordBatch::try_from_iter([("text", texts as _)]).unwrap()]).await;
         let column = file.footer().layout().field(0).unwrap().unwrap();
-        let zones = column.zones().unwrap();
+        let (zones, limits) = (column.zones().unwrap(), Limits::default());
         let read = |text_len| {
             let dtype = zones.table().dtype();
             let table = sharing(&data_type(dtype).unwrap(), 20_000, text_len);
-            ZoneMap::read(zones, &(Arc::new(Decoded::new(dtype.clone(), table)) as EncodedRef))
+            ZoneMap::read(zones, &(Arc::new(Decoded::new(dtype.clone(), table, &limits)) as EncodedRef))
         };
         assert_eq!(read(64).unwrap().zone_count, 20_000);
         let error = read(100_000).unwrap_err();
