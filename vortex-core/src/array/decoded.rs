@@ -1,20 +1,16 @@
 //! A decoded chunk: an Arrow array with the interface of an encoded one.
 
-use std::ops::Range;
-use std::sync::Arc;
-
-use arrow::array::{Array as _, BooleanArray, UInt64Array};
+use arrow::array::{Array as _, BooleanArray};
 use arrow::datatypes::DataType;
 
 use super::decimals::from_unscaled;
 use super::restore::restore;
 use super::row_bytes::reserved_bytes;
-use super::{ArrayRef, EncodedArray, EncodedRef, Header, Validity, intervals};
+use super::{ArrayRef, EncodedArray, EncodedRef, Header, Pick, Validity, intervals, take_within};
 use crate::Result;
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::limits::Limits;
-use crate::mask::Mask;
 
 /// An Arrow array as an [`EncodedArray`]: the fallback of every operation.
 #[derive(Debug, Clone)]
@@ -56,25 +52,21 @@ impl EncodedArray for Decoded {
         Ok(Validity::from_nulls(self.array.logical_nulls()))
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        Ok(self.header.decoded(self.array.slice(rows.start, rows.len())))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        if mask.is_all() {
-            return Ok(self.header.decoded(Arc::clone(&self.array)));
-        }
-        if let Some(few) = mask.few() {
-            return self.take(&few);
-        }
-        // Arrow reserves this memory whether it will be used or not.
-        let reserved = reserved_bytes(self.array.data_type(), mask.true_count() as u64);
-        self.limits().decoded_bytes(usize::try_from(reserved).unwrap_or(usize::MAX), 1)?;
-        Ok(self.header.decoded(arrow::compute::filter(&self.array, &mask.to_filter())?))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        Ok(self.header.decoded(super::take_within(&self.array, indices, self.limits())?))
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        let rows = match pick {
+            Pick::Slice(rows) => self.array.slice(rows.start, rows.len()),
+            Pick::Take(indices) => take_within(&self.array, indices, self.limits())?,
+            Pick::Filter(mask) => match mask.few() {
+                Some(few) => take_within(&self.array, &few, self.limits())?,
+                None => {
+                    // Arrow reserves this memory whether it will be used or not.
+                    let reserved = reserved_bytes(self.array.data_type(), mask.true_count() as u64);
+                    self.limits().decoded_bytes(usize::try_from(reserved).unwrap_or(usize::MAX), 1)?;
+                    arrow::compute::filter(&self.array, &mask.to_filter())?
+                }
+            },
+        };
+        Ok(self.header.decoded(rows))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
@@ -117,8 +109,10 @@ fn are_resized(from: &DataType, to: &DataType) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use arrow::array::{
-        AsArray as _, Decimal128Array, Decimal256Array, Int64Array, ListArray, StringViewArray,
+        AsArray as _, Decimal128Array, Decimal256Array, Int64Array, ListArray, StringViewArray, UInt64Array,
         new_empty_array,
     };
     use arrow::buffer::{NullBuffer, OffsetBuffer};
@@ -127,6 +121,7 @@ mod tests {
     use super::*;
     use crate::dtype::PType;
     use crate::dtype::arrow::from_field;
+    use crate::mask::Mask;
 
     #[test]
     fn empty_lists_of_huge_items_reserve_nothing() {

@@ -76,8 +76,8 @@ pub type EncodedRef = Arc<dyn EncodedArray>;
 /// decoding. Whatever the bytes are, methods return `Ok` or `Err` and never panic, and the arrays they
 /// return are valid Arrow.
 ///
-/// `slice`, `filter`, `take`, `matches` and `aggregate` must return exactly what the same operation
-/// on the decoded array returns; their defaults do just that. `decode` uses each child once at most: if every node of a
+/// `pick`, `matches` and `aggregate` must return exactly what the same operation on the decoded array
+/// returns; their defaults do just that. `decode` uses each child once at most: if every node of a
 /// tree decoded a child twice, time would double with each level. The others may decode a child once more if what they
 /// tried first fails, and may look at a child of integers, such as offsets, several times. Of bytes that contradict the
 /// format, such as codes without a value, one may notice what another does not look at, so that only one of them fails.
@@ -146,14 +146,14 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
         Ok(Validity::from_nulls(decoded.logical_nulls()))
     }
 
-    /// For encodings that keep rows by keeping the same rows of their children: the array of these rows. With it, `slice`,
-    /// `filter` and `take` need no implementation.
+    /// These rows, as [`slice`](Self::slice), [`filter`](Self::filter) and [`take`](Self::take) return them: those are what to
+    /// call, this is what to implement. It is never a filter that keeps all rows, which is a slice. By default, all rows are
+    /// decoded.
     ///
     /// # Errors
     /// If the bytes contradict the format.
-    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
-        let _ = pick;
-        Ok(None)
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        self.decode_natural()?.pick(pick)
     }
 
     /// The rows of `rows`, which must lie within the array. Shares buffers, unless it has to decode.
@@ -161,10 +161,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// # Errors
     /// If the bytes contradict the format.
     fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        match self.pick_rows(Pick::Slice(&rows))? {
-            Some(picked) => Ok(picked),
-            None => self.decode_natural()?.slice(rows),
-        }
+        self.pick(Pick::Slice(&rows))
     }
 
     /// The live rows of `mask`, which has one bit per row.
@@ -172,10 +169,10 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// # Errors
     /// If the bytes contradict the format.
     fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        match self.pick_rows(Pick::Filter(mask))? {
-            Some(picked) => Ok(picked),
-            None => self.decode_natural()?.filter(mask),
+        if mask.is_all() {
+            return self.slice(0..self.len());
         }
+        self.pick(Pick::Filter(mask))
     }
 
     /// The rows at `indices`, in that order; all indices are in range and none is null.
@@ -183,10 +180,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// # Errors
     /// If the bytes contradict the format.
     fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        match self.pick_rows(Pick::Take(indices))? {
-            Some(picked) => Ok(picked),
-            None => self.decode_natural()?.take(indices),
-        }
+        self.pick(Pick::Take(indices))
     }
 
     /// Evaluates a predicate per row: true, false, or null where the result is unknown in SQL.

@@ -1,16 +1,14 @@
 //! Which rows are null.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, AsArray as _, BooleanArray, UInt64Array};
+use arrow::array::{Array as _, AsArray as _, BooleanArray};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::DataType;
 
 use super::{EncodedRef, Pick};
 use crate::expr::Predicate;
 use crate::kernels::nulls::null_buffer;
-use crate::mask::Mask;
 use crate::{Error, Result};
 
 /// Which rows are null. Bits are set for valid rows.
@@ -112,30 +110,6 @@ impl ValidityChild {
     /// If the bytes contradict the format.
     pub fn pick(&self, pick: Pick<'_>) -> Result<Self> {
         self.0.as_ref().map(|child| pick.of(child)).transpose().map(Self)
-    }
-
-    /// The validity of the rows of a range, as [`EncodedArray::slice`](super::EncodedArray::slice).
-    ///
-    /// # Errors
-    /// If the bytes contradict the format.
-    pub fn slice(&self, rows: &Range<usize>) -> Result<Self> {
-        self.pick(Pick::Slice(rows))
-    }
-
-    /// The validity of live rows, as [`EncodedArray::filter`](super::EncodedArray::filter).
-    ///
-    /// # Errors
-    /// If the bytes contradict the format.
-    pub fn filter(&self, mask: &Mask) -> Result<Self> {
-        self.pick(Pick::Filter(mask))
-    }
-
-    /// The validity of rows by position, as [`EncodedArray::take`](super::EncodedArray::take).
-    ///
-    /// # Errors
-    /// If the bytes contradict the format.
-    pub fn take(&self, indices: &UInt64Array) -> Result<Self> {
-        self.pick(Pick::Take(indices))
     }
 
     /// The child with its name, for [`EncodedArray::children`](super::EncodedArray::children).

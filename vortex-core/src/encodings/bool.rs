@@ -7,7 +7,6 @@
 //! Metadata: position of the first row's bit (0 to 7). Buffer: the bits. Optional child: the validity.
 //! Slicing moves the position of the first bit and shares the bytes.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{AsArray as _, BooleanArray};
@@ -15,9 +14,10 @@ use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{ArrowNativeType as _, DataType};
 
 use super::Encoding;
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, ValidityChild, present};
+use crate::array::{
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, present,
+};
 use crate::dtype::DType;
-use crate::mask::Mask;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
@@ -94,27 +94,20 @@ impl EncodedArray for BoolArray {
         self.validity.decode()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        Ok(Arc::new(Self {
-            header: self.header.of_rows(rows.len()),
-            bits: self.bits.slice(rows.start, rows.len()),
-            validity: self.validity.slice(&rows)?,
-        }))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        let bits = match mask.few() {
-            Some(few) => few.values().iter().map(|row| self.bits.value(row.as_usize())).collect(),
-            None => {
-                let bits = BooleanArray::new(self.bits.clone(), None);
-                arrow::compute::filter(&bits, &mask.to_filter())?.as_boolean().values().clone()
-            }
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        let bits = match pick {
+            Pick::Slice(rows) => self.bits.slice(rows.start, rows.len()),
+            Pick::Filter(mask) => match mask.few() {
+                Some(few) => few.values().iter().map(|row| self.bits.value(row.as_usize())).collect(),
+                None => {
+                    let bits = BooleanArray::new(self.bits.clone(), None);
+                    arrow::compute::filter(&bits, &mask.to_filter())?.as_boolean().values().clone()
+                }
+            },
+            Pick::Take(_) => return self.decode_natural()?.pick(pick),
         };
-        Ok(Arc::new(Self {
-            header: self.header.of_rows(mask.true_count()),
-            bits,
-            validity: self.validity.filter(mask)?,
-        }))
+        let header = self.header.of_rows(pick.row_count());
+        Ok(Arc::new(Self { header, bits, validity: self.validity.pick(pick)? }))
     }
 }
 

@@ -2,7 +2,6 @@
 //!
 //! No metadata. Buffer: exactly one byte per row. Optional child: the validity.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::BooleanArray;
@@ -10,7 +9,9 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, ValidityChild, present};
+use crate::array::{
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, present,
+};
 use crate::dtype::DType;
 use crate::kernels::within::not_zero;
 use crate::{Error, Result};
@@ -75,11 +76,12 @@ impl EncodedArray for ByteBoolArray {
         self.validity.decode()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        let Pick::Slice(rows) = pick else { return self.decode_natural()?.pick(pick) };
         Ok(Arc::new(Self {
             header: self.header.of_rows(rows.len()),
             bytes: self.bytes.slice_with_length(rows.start, rows.len()),
-            validity: self.validity.slice(&rows)?,
+            validity: self.validity.pick(pick)?,
         }))
     }
 }

@@ -17,13 +17,12 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::{
-    Aggregate, ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, concat, decode_offsets,
+    Aggregate, ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, concat, decode_offsets,
     fixed_width, present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
 use crate::limits::{Limits, Work, counted_before};
-use crate::mask::Mask;
 use crate::{Error, Result};
 
 /// The `vortex.chunked` encoding.
@@ -96,6 +95,40 @@ impl ChunkedArray {
             })
     }
 
+    /// The rows at `indices`, in that order.
+    fn rows_at(&self, indices: &UInt64Array) -> Result<EncodedRef> {
+        // With the rows sorted by chunk, each chunk is accessed once; then rows are reordered as requested.
+        let indices = indices.values();
+        let in_order = indices.is_sorted();
+        let mut order: Vec<usize> = (0..indices.len()).collect();
+        if !in_order {
+            order.sort_by_key(|at| indices[*at]);
+        }
+        let mut rest = order.as_slice();
+        let mut chunks = Vec::new();
+        for (chunk, end) in self.chunks.iter().zip(&self.ends) {
+            let (here, behind) = rest.split_at(rest.partition_point(|at| indices[*at] < *end as u64));
+            rest = behind;
+            if !here.is_empty() {
+                let start = (end - chunk.len()) as u64;
+                let rows: Vec<u64> = here.iter().map(|at| indices[*at] - start).collect();
+                chunks.push(chunk.take(&rows.into())?);
+            }
+        }
+        if !rest.is_empty() {
+            return Err(Error::invalid(format!("taking rows beyond {}", self.len())));
+        }
+        let sorted = self.with(chunks);
+        if in_order {
+            return Ok(sorted);
+        }
+        let mut back = vec![0u64; order.len()];
+        for (sorted_at, at) in order.into_iter().enumerate() {
+            back[at] = sorted_at as u64;
+        }
+        sorted.decode_natural()?.take(&back.into())
+    }
+
     /// Decodes each chunk and copies it before decoding the next, so that only one decoded chunk is held
     /// at a time.
     fn decode_primitive(&self, to: &DataType, width: usize) -> Result<ArrayRef> {
@@ -146,56 +179,28 @@ impl EncodedArray for ChunkedArray {
         Ok(Validity::from_nulls(Some(valid.values().clone().into())))
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        let chunks = self.within(rows).map(|(chunk, rows)| {
-            if rows == (0..chunk.len()) { Ok(Arc::clone(chunk)) } else { chunk.slice(rows) }
-        });
-        Ok(self.with(chunks.collect::<Result<_>>()?))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        let chunks = self.chunks.iter().zip(&self.ends).filter_map(|(chunk, end)| {
-            let mask = mask.slice(end - chunk.len()..*end);
-            match () {
-                () if mask.is_none() => None,
-                () if mask.is_all() => Some(Ok(Arc::clone(chunk))),
-                () => Some(chunk.filter(&mask)),
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        let chunks: Result<Vec<_>> = match pick {
+            Pick::Slice(rows) => {
+                let chunks = self.within(rows.clone()).map(|(chunk, rows)| {
+                    if rows == (0..chunk.len()) { Ok(Arc::clone(chunk)) } else { chunk.slice(rows) }
+                });
+                chunks.collect()
             }
-        });
-        Ok(self.with(chunks.collect::<Result<_>>()?))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        // With the rows sorted by chunk, each chunk is accessed once; then rows are reordered as requested.
-        let indices = indices.values();
-        let in_order = indices.is_sorted();
-        let mut order: Vec<usize> = (0..indices.len()).collect();
-        if !in_order {
-            order.sort_by_key(|at| indices[*at]);
-        }
-        let mut rest = order.as_slice();
-        let mut chunks = Vec::new();
-        for (chunk, end) in self.chunks.iter().zip(&self.ends) {
-            let (here, behind) = rest.split_at(rest.partition_point(|at| indices[*at] < *end as u64));
-            rest = behind;
-            if !here.is_empty() {
-                let start = (end - chunk.len()) as u64;
-                let rows: Vec<u64> = here.iter().map(|at| indices[*at] - start).collect();
-                chunks.push(chunk.take(&rows.into())?);
+            Pick::Filter(mask) => {
+                let chunks = self.chunks.iter().zip(&self.ends).filter_map(|(chunk, end)| {
+                    let mask = mask.slice(end - chunk.len()..*end);
+                    match () {
+                        () if mask.is_none() => None,
+                        () if mask.is_all() => Some(Ok(Arc::clone(chunk))),
+                        () => Some(chunk.filter(&mask)),
+                    }
+                });
+                chunks.collect()
             }
-        }
-        if !rest.is_empty() {
-            return Err(Error::invalid(format!("taking rows beyond {}", self.len())));
-        }
-        let sorted = self.with(chunks);
-        if in_order {
-            return Ok(sorted);
-        }
-        let mut back = vec![0u64; order.len()];
-        for (sorted_at, at) in order.into_iter().enumerate() {
-            back[at] = sorted_at as u64;
-        }
-        sorted.decode_natural()?.take(&back.into())
+            Pick::Take(indices) => return self.rows_at(indices),
+        };
+        Ok(self.with(chunks?))
     }
 
     fn aggregate(&self) -> Result<Aggregate> {

@@ -105,8 +105,8 @@ impl EncodedArray for ConstantArray {
         Ok(if self.value.is_null() { Validity::AllNull } else { Validity::AllValid })
     }
 
-    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
-        Ok(Some(Arc::new(Self::new(self.value.clone(), pick.row_count(), self.limits()))))
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        Ok(Arc::new(Self::new(self.value.clone(), pick.row_count(), self.limits())))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

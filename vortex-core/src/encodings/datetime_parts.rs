@@ -290,13 +290,13 @@ impl EncodedArray for DateTimePartsArray {
         self.days().validity()
     }
 
-    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
         let [days, seconds, subseconds] = &self.parts;
-        Ok(Some(Arc::new(Self {
+        Ok(Arc::new(Self {
             header: self.header.of_rows(pick.row_count()),
             ticks_per_second: self.ticks_per_second,
             parts: [pick.of(days)?, pick.of(seconds)?, pick.of(subseconds)?],
-        })))
+        }))
     }
 }
 

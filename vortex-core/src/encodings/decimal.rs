@@ -12,22 +12,21 @@
 //! with more digits is corrupt, except of a precision of 76, the most there is: release 0.56 wrote such values.
 //! Comparisons use the width stored in the file, to which the constants are converted.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, BooleanArray, UInt64Array, make_array};
+use arrow::array::{Array as _, BooleanArray, make_array};
 use arrow::buffer::Buffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
 use super::integer_predicate::IntegerTest;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, ValidityChild, fixed_width, from_unscaled,
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, fixed_width,
+    from_unscaled, take,
 };
 use crate::dtype::arrow::ptype_of;
 use crate::dtype::{DType, DecimalType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
-use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -89,12 +88,6 @@ struct DecimalArray {
     validity: ValidityChild,
 }
 
-impl DecimalArray {
-    fn with(&self, values: ArrayRef, validity: ValidityChild) -> EncodedRef {
-        Arc::new(Self { header: self.header.of_rows(values.len()), values, validity })
-    }
-}
-
 impl EncodedArray for DecimalArray {
     fn header(&self) -> &Header {
         &self.header
@@ -120,22 +113,17 @@ impl EncodedArray for DecimalArray {
         self.validity.decode()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        let validity = self.validity.slice(&rows)?;
-        Ok(self.with(self.values.slice(rows.start, rows.len()), validity))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        if let Some(few) = mask.few() {
-            return self.take(&few);
-        }
-        let validity = self.validity.filter(mask)?;
-        Ok(self.with(arrow::compute::filter(&self.values, &mask.to_filter())?, validity))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        let validity = self.validity.take(indices)?;
-        Ok(self.with(crate::array::take(&self.values, indices)?, validity))
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        let values = match pick {
+            Pick::Slice(rows) => self.values.slice(rows.start, rows.len()),
+            Pick::Take(indices) => take(&self.values, indices)?,
+            Pick::Filter(mask) => match mask.few() {
+                Some(few) => take(&self.values, &few)?,
+                None => arrow::compute::filter(&self.values, &mask.to_filter())?,
+            },
+        };
+        let header = self.header.of_rows(pick.row_count());
+        Ok(Arc::new(Self { header, values, validity: self.validity.pick(pick)? }))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

@@ -202,13 +202,13 @@ impl EncodedArray for DecimalBytePartsArray {
         self.first.validity()
     }
 
-    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
-        Ok(Some(Arc::new(Self {
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        Ok(Arc::new(Self {
             header: self.header.of_rows(pick.row_count()),
             first_ptype: self.first_ptype,
             first: pick.of(&self.first)?,
             lower: self.lower.iter().map(|child| pick.of(child)).collect::<Result<_>>()?,
-        })))
+        }))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

@@ -28,8 +28,8 @@ use arrow::datatypes::DataType;
 use super::Encoding;
 use super::block_rows::BlockRows;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, ValidityChild, array_of_raw, decode_raw,
-    present,
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, array_of_raw,
+    decode_raw, present,
 };
 use crate::dtype::PType;
 use crate::kernels::delta::{transposed_positions, undelta};
@@ -85,7 +85,7 @@ impl Encoding for Delta {
             validity,
         };
         // Drops blocks after the last row.
-        Ok(Arc::new(DeltaArray { validity: all.validity.clone(), ..all.blocks_of(0..node.len())? }))
+        Ok(Arc::new(DeltaArray { validity: all.validity.clone(), ..all.blocks_of(&(0..node.len()))? }))
     }
 }
 
@@ -110,8 +110,8 @@ enum Nulls {
 
 impl DeltaArray {
     /// The blocks that contain some rows, without validity.
-    fn blocks_of(&self, rows: Range<usize>) -> Result<Self> {
-        let (blocks, rows) = self.rows.slice(&rows);
+    fn blocks_of(&self, rows: &Range<usize>) -> Result<Self> {
+        let (blocks, rows) = self.rows.slice(rows);
         // The last block may be shorter, in which case it has a single base.
         let slice = |child: &EncodedRef, per_block: usize| {
             let clip = |blocks: usize| (blocks * per_block).min(child.len());
@@ -201,9 +201,10 @@ impl EncodedArray for DeltaArray {
         }
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        let Pick::Slice(rows) = pick else { return self.decode_natural()?.pick(pick) };
         let validity = match &self.validity {
-            Nulls::Child(child) => Nulls::Child(child.slice(&rows)?),
+            Nulls::Child(child) => Nulls::Child(child.pick(pick)?),
             Nulls::InDeltas => Nulls::InDeltas,
         };
         Ok(Arc::new(Self { validity, ..self.blocks_of(rows)? }))

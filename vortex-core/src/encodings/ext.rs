@@ -83,10 +83,10 @@ impl EncodedArray for ExtArray {
         self.storage.validity()
     }
 
-    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
         let storage = pick.of(&self.storage)?;
         let extension = Arc::clone(&self.extension);
-        Ok(Some(Arc::new(Self { header: self.header.of_rows(pick.row_count()), extension, storage })))
+        Ok(Arc::new(Self { header: self.header.of_rows(pick.row_count()), extension, storage }))
     }
 
     fn aggregate(&self) -> Result<Aggregate> {

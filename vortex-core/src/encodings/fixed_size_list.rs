@@ -8,15 +8,16 @@
 //! No metadata, no buffers. Children: exactly `rows * length` elements, optionally the validity.
 //! Selecting rows selects their elements.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{FixedSizeListArray as ArrowList, UInt64Array};
+use arrow::array::FixedSizeListArray as ArrowList;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
 use super::list::window_of;
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, ValidityChild, present};
+use crate::array::{
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, present,
+};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::limits::Work;
@@ -83,12 +84,6 @@ struct FixedSizeListArray {
     validity: ValidityChild,
 }
 
-impl FixedSizeListArray {
-    fn with(&self, len: usize, elements: EncodedRef, validity: ValidityChild) -> EncodedRef {
-        Arc::new(Self { header: self.header.of_rows(len), size: self.size, elements, validity })
-    }
-}
-
 impl EncodedArray for FixedSizeListArray {
     fn header(&self) -> &Header {
         &self.header
@@ -120,30 +115,33 @@ impl EncodedArray for FixedSizeListArray {
         self.validity.decode()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        let elements = window_of(&self.elements, rows.start * self.size..rows.end * self.size)?;
-        Ok(self.with(rows.len(), elements, self.validity.slice(&rows)?))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        let count = mask.true_count().saturating_mul(self.size);
-        self.limits().decoded_bytes(Mask::max_bytes(self.elements.len(), count), 1)?;
-        let runs = mask.runs();
-        let runs = runs.iter().map(|run| run.start * self.size..run.end * self.size);
-        let elements = self.elements.filter(&Mask::from_runs(self.elements.len(), runs))?;
-        Ok(self.with(mask.true_count(), elements, self.validity.filter(mask)?))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        let count = self.limits().decoded_bytes(indices.len(), self.size.saturating_mul(size_of::<u64>()))?;
-        let size = self.size as u64;
-        let mut elements = Vec::with_capacity(count / size_of::<u64>());
-        for row in indices.values() {
-            elements.extend(row * size..(row + 1) * size);
-        }
-        let elements = self.elements.take(&elements.into())?;
-        let validity = self.validity.take(indices)?;
-        Ok(self.with(indices.len(), elements, validity))
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        let elements = match pick {
+            Pick::Slice(rows) => window_of(&self.elements, rows.start * self.size..rows.end * self.size)?,
+            Pick::Filter(mask) => {
+                let count = mask.true_count().saturating_mul(self.size);
+                self.limits().decoded_bytes(Mask::max_bytes(self.elements.len(), count), 1)?;
+                let runs = mask.runs();
+                let runs = runs.iter().map(|run| run.start * self.size..run.end * self.size);
+                self.elements.filter(&Mask::from_runs(self.elements.len(), runs))?
+            }
+            Pick::Take(indices) => {
+                let width = self.size.saturating_mul(size_of::<u64>());
+                let count = self.limits().decoded_bytes(indices.len(), width)?;
+                let size = self.size as u64;
+                let mut elements = Vec::with_capacity(count / size_of::<u64>());
+                for row in indices.values() {
+                    elements.extend(row * size..(row + 1) * size);
+                }
+                self.elements.take(&elements.into())?
+            }
+        };
+        Ok(Arc::new(Self {
+            header: self.header.of_rows(pick.row_count()),
+            size: self.size,
+            elements,
+            validity: self.validity.pick(pick)?,
+        }))
     }
 }
 
@@ -154,7 +152,7 @@ pub(crate) fn encode(elements: WriteNode, validity: Option<WriteNode>) -> WriteN
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::Int32Array;
+    use arrow::array::{Int32Array, UInt64Array};
     use arrow::datatypes::Field;
 
     use super::*;

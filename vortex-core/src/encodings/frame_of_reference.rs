@@ -14,10 +14,9 @@
 //! span`, regardless of wrapping.
 
 use std::any::Any;
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, UInt64Array};
+use arrow::array::BooleanArray;
 use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::{ArrowNativeType as _, DataType, i256};
 
@@ -26,13 +25,12 @@ use super::bit_packed::BitPackedArray;
 use super::block_rows::BlockRows;
 use crate::array::intervals::tests_of;
 use crate::array::{
-    Aggregate, ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, array_of_raw, decode_raw,
+    Aggregate, ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, array_of_raw, decode_raw,
     own_bytes, present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::{Interval, Intervals, Predicate};
 use crate::kernels::{Word, map_words, match_word};
-use crate::mask::Mask;
 use crate::scalar::Value;
 use crate::wire::{WriteNode, value_to_bytes};
 use crate::{Error, Result};
@@ -175,10 +173,6 @@ impl ForArray {
         encoded.downcast_ref()
     }
 
-    fn with(&self, encoded: EncodedRef, references: References) -> EncodedRef {
-        Arc::new(Self { header: self.header.of_rows(encoded.len()), ptype: self.ptype, encoded, references })
-    }
-
     fn values<W: Word>(&self) -> Result<ArrayRef> {
         let added = self.references.decode::<W>()?;
         if let Some(packed) = self.packed()
@@ -283,39 +277,25 @@ impl EncodedArray for ForArray {
         self.encoded.validity()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        let references = match &self.references {
-            References::One(reference) => References::One(*reference),
-            References::PerBlock { child, rows: all } => {
-                let (blocks, rows) = all.slice(&rows);
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        let encoded = pick.of(&self.encoded)?;
+        let references = match (&self.references, pick) {
+            (References::One(reference), _) => References::One(*reference),
+            (References::PerBlock { child, rows: all }, Pick::Slice(rows)) => {
+                let (blocks, rows) = all.slice(rows);
                 References::PerBlock { child: child.slice(blocks)?, rows }
             }
-        };
-        Ok(self.with(self.encoded.slice(rows)?, references))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        if mask.is_all() {
-            return self.slice(0..self.len());
-        }
-        let encoded = self.encoded.filter(mask)?;
-        match self.references {
-            References::One(reference) => Ok(self.with(encoded, References::One(reference))),
-            References::PerBlock { .. } => {
-                match_word!(self.ptype, |W| self.add_selected::<W>(encoded, mask.indices().into_iter()))
+            (References::PerBlock { .. }, Pick::Filter(mask)) => {
+                let rows = mask.indices().into_iter();
+                return match_word!(self.ptype, |W| self.add_selected::<W>(encoded, rows));
             }
-        }
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        let encoded = self.encoded.take(indices)?;
-        match self.references {
-            References::One(reference) => Ok(self.with(encoded, References::One(reference))),
-            References::PerBlock { .. } => {
+            (References::PerBlock { .. }, Pick::Take(indices)) => {
                 let rows = indices.values().iter().map(|row| row.as_usize());
-                match_word!(self.ptype, |W| self.add_selected::<W>(encoded, rows))
+                return match_word!(self.ptype, |W| self.add_selected::<W>(encoded, rows));
             }
-        }
+        };
+        let header = self.header.of_rows(pick.row_count());
+        Ok(Arc::new(Self { header, ptype: self.ptype, encoded, references }))
     }
 
     fn aggregate(&self) -> Result<Aggregate> {

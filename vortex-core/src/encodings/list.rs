@@ -25,13 +25,12 @@ use super::list_view::{ListViewArray, Views};
 use super::offsets::ends;
 use crate::array::masking::without_hidden_items;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, ValidityChild, decode_offsets, indices,
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, decode_offsets, indices,
     integer_type, integers_child, one_more, present,
 };
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
 use crate::limits::{Limits, Work};
-use crate::mask::Mask;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
@@ -147,12 +146,6 @@ impl ListArray {
         });
         Ok(views.collect())
     }
-
-    fn pick(&self, rows: &UInt64Array, validity: ValidityChild) -> Result<EncodedRef> {
-        let views = self.views_at(rows)?;
-        let elements = Arc::clone(&self.elements);
-        Ok(Arc::new(ListViewArray::new(self.dtype().clone(), elements, views, validity, self.limits())))
-    }
 }
 
 /// The elements in `window`.
@@ -240,21 +233,18 @@ impl EncodedArray for ListArray {
         self.validity.decode()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        Ok(Arc::new(Self {
-            header: self.header.of_rows(rows.len()),
-            elements: Arc::clone(&self.elements),
-            offsets: self.offsets.slice(rows.start..rows.end + 1)?,
-            validity: self.validity.slice(&rows)?,
-        }))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        self.pick(&indices(&mask.indices()), self.validity.filter(mask)?)
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        self.pick(indices, self.validity.take(indices)?)
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        let (elements, validity) = (Arc::clone(&self.elements), self.validity.pick(pick)?);
+        let views = match pick {
+            Pick::Slice(rows) => {
+                let header = self.header.of_rows(rows.len());
+                let offsets = self.offsets.slice(rows.start..rows.end + 1)?;
+                return Ok(Arc::new(Self { header, elements, offsets, validity }));
+            }
+            Pick::Filter(mask) => self.views_at(&indices(&mask.indices()))?,
+            Pick::Take(indices) => self.views_at(indices)?,
+        };
+        Ok(Arc::new(ListViewArray::new(self.dtype().clone(), elements, views, validity, self.limits())))
     }
 }
 

@@ -347,14 +347,14 @@ impl EncodedArray for ListViewArray {
         self.validity.decode()
     }
 
-    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
-        Ok(Some(Arc::new(Self {
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        Ok(Arc::new(Self {
             header: self.header.of_rows(pick.row_count()),
             elements: Arc::clone(&self.elements),
             offsets: pick.of(&self.offsets)?,
             sizes: pick.of(&self.sizes)?,
             validity: self.validity.pick(pick)?,
-        })))
+        }))
     }
 }
 

@@ -84,11 +84,8 @@ impl EncodedArray for MapArray {
         self.entries.validity()
     }
 
-    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
-        Ok(Some(Arc::new(Self {
-            header: self.header.of_rows(pick.row_count()),
-            entries: pick.of(&self.entries)?,
-        })))
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        Ok(Arc::new(Self { header: self.header.of_rows(pick.row_count()), entries: pick.of(&self.entries)? }))
     }
 }
 

@@ -107,12 +107,12 @@ impl EncodedArray for MaskedArray {
         })
     }
 
-    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
-        Ok(Some(Arc::new(Self {
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        Ok(Arc::new(Self {
             header: self.header.of_rows(pick.row_count()),
             values: pick.of(&self.values)?,
             validity: self.validity.pick(pick)?,
-        })))
+        }))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

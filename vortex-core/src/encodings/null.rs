@@ -60,8 +60,8 @@ impl EncodedArray for NullRows {
         Ok(Validity::AllNull)
     }
 
-    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
-        Ok(Some(Arc::new(Self { header: self.header.of_rows(pick.row_count()) })))
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        Ok(Arc::new(Self { header: self.header.of_rows(pick.row_count()) }))
     }
 
     // This avoids allocating one bit per row.

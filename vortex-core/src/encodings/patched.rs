@@ -13,7 +13,6 @@
 //!
 //! The patches of a chunk are adjacent, so that a slice decodes only those of its own chunks.
 
-use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array as _, BooleanArray, UInt64Array};
@@ -23,13 +22,12 @@ use super::Encoding;
 use super::block_rows::BlockRows;
 use super::patches::Patches;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, array_of_raw, decode_offsets, decode_raw,
-    into_vec, present,
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, array_of_raw, decode_offsets,
+    decode_raw, into_vec, present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
 use crate::kernels::{BLOCK, Word, match_word};
-use crate::mask::Mask;
 use crate::once::get_or_try_init;
 use crate::{Error, Result};
 
@@ -193,13 +191,15 @@ impl EncodedArray for PatchedArray {
         self.inner.validity()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        let (chunks, in_chunks) = self.rows.slice(&rows);
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        let inner = pick.of(&self.inner)?;
+        let Pick::Slice(rows) = pick else { return self.with_patches(inner, self.by_row()?.pick(pick)?) };
+        let (chunks, in_chunks) = self.rows.slice(rows);
         let lane_offsets = chunks.start * self.lanes..chunks.end * self.lanes + 1;
         Ok(Arc::new(Self {
             header: self.header.of_rows(rows.len()),
             ptype: self.ptype,
-            inner: self.inner.slice(rows)?,
+            inner,
             lane_offsets: self.lane_offsets.slice(lane_offsets)?,
             indices: Arc::clone(&self.indices),
             values: Arc::clone(&self.values),
@@ -207,17 +207,6 @@ impl EncodedArray for PatchedArray {
             rows: in_chunks,
             by_row: OnceLock::new(),
         }))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        if mask.is_all() {
-            return self.slice(0..self.len());
-        }
-        self.with_patches(self.inner.filter(mask)?, self.by_row()?.filter(mask)?)
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        self.with_patches(self.inner.take(indices)?, self.by_row()?.take(indices)?)
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

@@ -406,8 +406,9 @@ mod tests {
             Ok(Arc::new(Int32Array::from(out)))
         }
 
-        fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-            Ok(Arc::new(Self(self.0.of_rows(rows.len()), self.1.slice(rows))))
+        fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+            let Pick::Slice(rows) = pick else { return self.decode_natural()?.pick(pick) };
+            Ok(Arc::new(Self(self.0.of_rows(rows.len()), self.1.slice(rows.clone()))))
         }
     }
 

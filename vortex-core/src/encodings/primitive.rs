@@ -3,7 +3,6 @@
 //! No metadata. Buffer: exactly `rows * width` bytes. Optional child: the validity. Values under nulls
 //! are arbitrary.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::buffer::{Buffer, ScalarBuffer};
@@ -12,7 +11,7 @@ use arrow::datatypes::DataType;
 use super::Encoding;
 use crate::Result;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, ValidityChild, numbers, present,
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, numbers, present,
 };
 use crate::dtype::PType;
 use crate::kernels::Word;
@@ -82,13 +81,14 @@ impl EncodedArray for PrimitiveArray {
         self.validity.decode()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        let Pick::Slice(rows) = pick else { return self.decode_natural()?.pick(pick) };
         let width = self.ptype.byte_width();
         Ok(Arc::new(Self {
             header: self.header.of_rows(rows.len()),
             ptype: self.ptype,
             values: self.values.slice_with_length(rows.start * width, rows.len() * width),
-            validity: self.validity.slice(&rows)?,
+            validity: self.validity.pick(pick)?,
         }))
     }
 }

@@ -15,7 +15,6 @@
 //! Slices share the offsets and decode only the values of their blocks. Predicates are evaluated once per
 //! value; taking looks up individual rows.
 
-use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{BooleanArray, UInt64Array};
@@ -25,14 +24,13 @@ use arrow::datatypes::{ArrowNativeType as _, DataType};
 use super::Encoding;
 use super::block_rows::BlockRows;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, array_of_raw, decode_offsets, decode_raw,
-    indices, present, unsigned_type,
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, array_of_raw, decode_offsets,
+    decode_raw, indices, present, unsigned_type,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
 use crate::kernels::gather::gather_into;
 use crate::kernels::{BLOCK, Word, match_word};
-use crate::mask::Mask;
 use crate::once::get_or_try_init;
 use crate::{Error, Result};
 
@@ -205,6 +203,18 @@ impl RleArray {
         Ok((out, nulls))
     }
 
+    /// The rows at `indices`, each looked up by itself.
+    fn look_up(&self, indices: &UInt64Array) -> Result<EncodedRef> {
+        let (values, starts) = self.window()?;
+        let Some((positions, nulls)) = self.positions(indices, &starts)? else {
+            return self.decode_natural()?.take(indices);
+        };
+        let array = match_word!(self.ptype, |W| {
+            array_of_raw(self.ptype, decode_raw::<W>(&values.take(&positions)?)?.0, nulls)?
+        });
+        Ok(self.header.decoded(array))
+    }
+
     /// The position of the value of each of some rows in `values` of [`window`](Self::window); `None` if
     /// determining it requires the whole block.
     fn positions(
@@ -262,38 +272,24 @@ impl EncodedArray for RleArray {
         self.indices.validity()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        let (blocks, in_blocks) = self.rows.slice(&rows);
-        Ok(Arc::new(Self {
-            header: self.header.of_rows(rows.len()),
-            values: Arc::clone(&self.values),
-            starts: Arc::clone(&self.starts),
-            indices: self.indices.slice(rows)?,
-            first: self.first + blocks.start,
-            rows: in_blocks,
-            ..*self
-        }))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        if mask.true_count() > self.len() / TAKE_MANY {
-            return self.decode_natural()?.filter(mask);
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        match pick {
+            Pick::Slice(rows) => {
+                let (blocks, in_blocks) = self.rows.slice(rows);
+                Ok(Arc::new(Self {
+                    header: self.header.of_rows(rows.len()),
+                    values: Arc::clone(&self.values),
+                    starts: Arc::clone(&self.starts),
+                    indices: pick.of(&self.indices)?,
+                    first: self.first + blocks.start,
+                    rows: in_blocks,
+                    ..*self
+                }))
+            }
+            _ if pick.row_count() > self.len() / TAKE_MANY => self.decode_natural()?.pick(pick),
+            Pick::Filter(mask) => self.look_up(&indices(&mask.indices())),
+            Pick::Take(indices) => self.look_up(indices),
         }
-        self.take(&indices(&mask.indices()))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        if indices.len() > self.len() / TAKE_MANY {
-            return self.decode_natural()?.take(indices);
-        }
-        let (values, starts) = self.window()?;
-        let Some((positions, nulls)) = self.positions(indices, &starts)? else {
-            return self.decode_natural()?.take(indices);
-        };
-        let array = match_word!(self.ptype, |W| {
-            array_of_raw(self.ptype, decode_raw::<W>(&values.take(&positions)?)?.0, nulls)?
-        });
-        Ok(self.header.decoded(array))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

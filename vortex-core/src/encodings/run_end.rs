@@ -21,8 +21,8 @@ use arrow::datatypes::DataType;
 use super::Encoding;
 use crate::array::sorted::search;
 use crate::array::{
-    Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Header, Node, Validity, fixed_width, match_width,
-    take_within, unsigned_type, values_of,
+    Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Header, Node, Pick, Validity, fixed_width,
+    match_width, take_within, unsigned_type, values_of,
 };
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
@@ -214,7 +214,7 @@ impl RunEndArray {
     }
 
     /// Looks up the run of each row.
-    fn pick(&self, rows: impl Iterator<Item = u64>) -> Result<EncodedRef> {
+    fn look_up(&self, rows: impl Iterator<Item = u64>) -> Result<EncodedRef> {
         let window = self.window()?;
         let runs = rows.map(|row| window.ends.partition_point(|end| *end <= row + self.offset) as u64);
         let runs = UInt64Array::from_iter_values(runs);
@@ -249,33 +249,26 @@ impl EncodedArray for RunEndArray {
         })
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        Ok(Arc::new(Self {
-            header: self.header.of_rows(rows.len()),
-            runs: Arc::clone(&self.runs),
-            offset: self.offset + rows.start as u64,
-        }))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        if mask.is_all() {
-            return self.slice(0..self.len());
-        }
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        let mask = match pick {
+            Pick::Slice(rows) => {
+                return Ok(Arc::new(Self {
+                    header: self.header.of_rows(rows.len()),
+                    runs: Arc::clone(&self.runs),
+                    offset: self.offset + rows.start as u64,
+                }));
+            }
+            Pick::Filter(mask) => mask,
+            Pick::Take(indices) => return self.look_up(indices.values().iter().copied()),
+        };
         let window = self.window()?;
         if mask.true_count() < window.runs.len() / RUNS_PER_LOOKUP {
-            return self.pick(mask.indices().into_iter().map(|row| row as u64));
+            return self.look_up(mask.indices().into_iter().map(|row| row as u64));
         }
         let (ends, kept) = shorten(window.ends(), mask);
         let values = self.values(&window)?.filter(&kept)?;
-        Ok(Arc::new(Self {
-            header: self.header.of_rows(mask.true_count()),
-            runs: Arc::new(Runs::of(ends, values, self.limits())),
-            offset: 0,
-        }))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        self.pick(indices.values().iter().copied())
+        let runs = Arc::new(Runs::of(ends, values, self.limits()));
+        Ok(Arc::new(Self { header: self.header.of_rows(mask.true_count()), runs, offset: 0 }))
     }
 
     fn aggregate(&self) -> Result<Aggregate> {

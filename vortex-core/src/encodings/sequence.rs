@@ -9,18 +9,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, BooleanBufferBuilder, UInt64Array};
+use arrow::array::{BooleanArray, BooleanBufferBuilder};
 use arrow::datatypes::{DataType, i256};
 
 use super::Encoding;
 use crate::array::{
-    Aggregate, ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, array_of_raw, present,
+    Aggregate, ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, array_of_raw, present,
 };
 use crate::dtype::PType;
 use crate::expr::{Interval, Predicate};
 use crate::kernels::runs::count_up;
 use crate::kernels::{Word, match_word};
-use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
 use crate::wire::proto::{ScalarValue, scalar_value::Kind};
 use crate::wire::{WriteNode, value_to_proto};
@@ -90,10 +89,6 @@ impl SequenceArray {
         })
     }
 
-    fn decoded(&self, rows: impl ExactSizeIterator<Item = usize>) -> Result<EncodedRef> {
-        Ok(self.header.decoded(self.values(rows)?))
-    }
-
     /// A value as a scalar.
     fn scalar(&self, value: i128) -> Result<Scalar> {
         let value = match self.ptype.is_signed() {
@@ -141,23 +136,19 @@ impl EncodedArray for SequenceArray {
         Ok(Validity::AllValid)
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        Ok(Arc::new(Self {
-            header: self.header.of_rows(rows.len()),
-            base: self.base + self.step * rows.start as i128,
-            ..*self
-        }))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        if mask.is_all() {
-            return self.slice(0..self.len());
-        }
-        self.decoded(mask.indices().into_iter())
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        self.decoded(indices.values().iter().map(|row| *row as usize))
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        let values = match pick {
+            Pick::Slice(rows) => {
+                return Ok(Arc::new(Self {
+                    header: self.header.of_rows(rows.len()),
+                    base: self.base + self.step * rows.start as i128,
+                    ..*self
+                }));
+            }
+            Pick::Filter(mask) => self.values(mask.indices().into_iter())?,
+            Pick::Take(indices) => self.values(indices.values().iter().map(|row| *row as usize))?,
+        };
+        Ok(self.header.decoded(values))
     }
 
     fn aggregate(&self) -> Result<Aggregate> {

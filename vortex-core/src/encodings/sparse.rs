@@ -170,8 +170,8 @@ impl EncodedArray for SparseArray {
         })
     }
 
-    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
-        Ok(Some(self.with(self.patches.pick(pick)?, pick.row_count())))
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        Ok(self.with(self.patches.pick(pick)?, pick.row_count()))
     }
 
     fn aggregate(&self) -> Result<Aggregate> {

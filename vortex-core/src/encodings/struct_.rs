@@ -113,12 +113,12 @@ impl EncodedArray for Fields {
         self.validity.decode()
     }
 
-    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
-        Ok(Some(Arc::new(Self {
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        Ok(Arc::new(Self {
             header: self.header.of_rows(pick.row_count()),
             fields: self.fields.iter().map(|field| pick.of(field)).collect::<Result<_>>()?,
             validity: self.validity.pick(pick)?,
-        })))
+        }))
     }
 
     fn field(&self, at: usize) -> Result<EncodedRef> {

@@ -119,13 +119,13 @@ impl EncodedArray for UnionArray {
         Ok(Validity::from_nulls(decoded.logical_nulls()))
     }
 
-    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
-        Ok(Some(Arc::new(Self {
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        Ok(Arc::new(Self {
             header: self.header.of_rows(pick.row_count()),
             union: Arc::clone(&self.union),
             type_ids: pick.of(&self.type_ids)?,
             variants: self.variants.iter().map(|child| pick.of(child)).collect::<Result<_>>()?,
-        })))
+        }))
     }
 }
 

@@ -14,7 +14,7 @@ use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::DataType;
 
 use crate::Result;
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Header, Validity, ValidityChild};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Header, Pick, Validity, ValidityChild};
 use crate::dtype::arrow::data_type;
 use crate::mask::Mask;
 use crate::once::get_or_try_init;
@@ -158,21 +158,19 @@ impl<V: StoredValues> EncodedArray for ValidRowsArray<V> {
         self.rows.validity()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        Ok(Arc::new(Self {
-            header: self.header.of_rows(rows.len()),
-            stored: Arc::clone(&self.stored),
-            rows: self.rows.slice(&rows),
-        }))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        let rows = V::decode_rows(self, mask, &data_type(self.dtype())?)?;
-        Ok(self.header.decoded(rows))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        take_by_filter(self, indices)
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        match pick {
+            Pick::Slice(rows) => Ok(Arc::new(Self {
+                header: self.header.of_rows(rows.len()),
+                stored: Arc::clone(&self.stored),
+                rows: self.rows.slice(rows),
+            })),
+            Pick::Filter(mask) => {
+                let rows = V::decode_rows(self, mask, &data_type(self.dtype())?)?;
+                Ok(self.header.decoded(rows))
+            }
+            Pick::Take(indices) => take_by_filter(self, indices),
+        }
     }
 }
 
@@ -217,7 +215,7 @@ pub(super) fn spread<T: Copy + Default>(values: Vec<T>, nulls: Option<&NullBuffe
     rows
 }
 
-/// Implements `take` through `filter`, for arrays that decode only the parts that contain live rows.
+/// Takes rows by a filter, for arrays that decode only the parts that contain live rows.
 ///
 /// # Errors
 /// As the array's `filter`.

@@ -9,10 +9,8 @@
 //! 0), optionally the validity. Buffer: the bytes, whose beginning and end may be unused. Bytes under nulls are
 //! arbitrary. Slicing slices the offsets and shares the bytes; decoding shares the bytes, too.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::UInt64Array;
 use arrow::buffer::Buffer;
 use arrow::datatypes::DataType;
 
@@ -24,7 +22,6 @@ use crate::array::{
     integer_type, integers_child, one_more,
 };
 use crate::dtype::PType;
-use crate::mask::Mask;
 use crate::wire::WriteNode;
 
 /// The `vortex.varbin` encoding.
@@ -103,7 +100,8 @@ impl VarBinArray {
 }
 
 impl VarBinArray {
-    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+    /// The bytes of these rows, one row after the other.
+    fn gather(&self, pick: Pick<'_>) -> Result<EncodedRef> {
         let places = Places::of(&self.offsets, "offsets", pick, self.bytes.len())?;
         let (bytes, ends) = places.gather(self.bytes.as_slice(), 0, self.limits())?;
         Ok(Arc::new(Self {
@@ -139,26 +137,18 @@ impl EncodedArray for VarBinArray {
         self.validity.decode()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        Ok(Arc::new(Self {
-            header: self.header.of_rows(rows.len()),
-            offsets: self.offsets.slice(rows.start..rows.end + 1)?,
-            bytes: self.bytes.clone(),
-            validity: self.validity.slice(&rows)?,
-        }))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        match mask.true_count().saturating_mul(MIN_PER_CHOSEN) > self.len() {
-            true => self.decode_natural()?.filter(mask),
-            false => self.pick(Pick::Filter(mask)),
-        }
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        match indices.len().saturating_mul(MIN_PER_CHOSEN) > self.len() {
-            true => self.decode_natural()?.take(indices),
-            false => self.pick(Pick::Take(indices)),
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        match pick {
+            Pick::Slice(rows) => Ok(Arc::new(Self {
+                header: self.header.of_rows(rows.len()),
+                offsets: self.offsets.slice(rows.start..rows.end + 1)?,
+                bytes: self.bytes.clone(),
+                validity: self.validity.pick(pick)?,
+            })),
+            _ if pick.row_count().saturating_mul(MIN_PER_CHOSEN) > self.len() => {
+                self.decode_natural()?.pick(pick)
+            }
+            _ => self.gather(pick),
         }
     }
 }
@@ -176,7 +166,7 @@ pub(crate) fn encode(
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{BinaryViewArray, StringViewArray};
+    use arrow::array::{BinaryViewArray, StringViewArray, UInt64Array};
 
     use super::*;
     use crate::array::build::Tree;

@@ -11,20 +11,20 @@
 //! there are, all of these count as decoded.
 
 use std::collections::HashSet;
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::builder::GenericByteViewBuilder;
-use arrow::array::{Array as _, GenericByteViewArray, UInt64Array};
+use arrow::array::{Array as _, GenericByteViewArray};
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ByteViewType, DataType};
 
 use super::Encoding;
 use super::varbin::VarBinArray;
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, ValidityChild, all, bytes};
+use crate::array::{
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, all, bytes,
+};
 use crate::dtype::arrow::data_type;
 use crate::kernels::views::{MAX_INLINE, VIEW_BYTES, view_len};
-use crate::mask::Mask;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
@@ -121,16 +121,6 @@ fn distinct_bytes(buffers: &[Buffer]) -> usize {
 }
 
 impl VarBinViewArray {
-    fn with(&self, views: ScalarBuffer<u128>, validity: ValidityChild) -> EncodedRef {
-        Arc::new(Self {
-            header: self.header.of_rows(views.len()),
-            views,
-            data: Arc::clone(&self.data),
-            held: self.held,
-            validity,
-        })
-    }
-
     /// Counts the bytes of values that share some of them, as if each had its own.
     fn count_shared(&self, nulls: Option<&NullBuffer>) -> Result<()> {
         let valid = |row: usize| nulls.is_none_or(|nulls| nulls.is_valid(row));
@@ -175,23 +165,27 @@ impl EncodedArray for VarBinViewArray {
         self.validity.decode()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        let validity = self.validity.slice(&rows)?;
-        Ok(self.with(self.views.slice(rows.start, rows.len()), validity))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        let mut views = Vec::with_capacity(mask.true_count());
-        mask.runs().into_iter().for_each(|run| views.extend_from_slice(&self.views[run]));
-        Ok(self.with(views.into(), self.validity.filter(mask)?))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        // Indices are in range of an array in memory, so they fit `usize`.
-        let views: Vec<u128> = indices.values().iter().map(|at| self.views[*at as usize]).collect();
-        let validity = self.validity.take(indices)?;
-        debug_assert_eq!(indices.null_count(), 0, "indices of a take are not null");
-        Ok(self.with(views.into(), validity))
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        let views = match pick {
+            Pick::Slice(rows) => self.views.slice(rows.start, rows.len()),
+            Pick::Filter(mask) => {
+                let mut views = Vec::with_capacity(mask.true_count());
+                mask.runs().into_iter().for_each(|run| views.extend_from_slice(&self.views[run]));
+                views.into()
+            }
+            Pick::Take(indices) => {
+                debug_assert_eq!(indices.null_count(), 0, "indices of a take are not null");
+                // Indices are in range of an array in memory, so they fit `usize`.
+                indices.values().iter().map(|at| self.views[*at as usize]).collect()
+            }
+        };
+        Ok(Arc::new(Self {
+            header: self.header.of_rows(pick.row_count()),
+            views,
+            data: Arc::clone(&self.data),
+            held: self.held,
+            validity: self.validity.pick(pick)?,
+        }))
     }
 }
 

@@ -123,12 +123,12 @@ impl EncodedArray for ZigZagArray {
         self.encoded.validity()
     }
 
-    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
-        Ok(Some(Arc::new(Self {
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        Ok(Arc::new(Self {
             header: self.header.of_rows(pick.row_count()),
             ptype: self.ptype,
             encoded: pick.of(&self.encoded)?,
-        })))
+        }))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

@@ -13,7 +13,9 @@ use arrow::array::{
 use arrow::buffer::Buffer;
 use arrow::datatypes::DataType;
 use vortex_core::Registry;
-use vortex_core::array::{ArrayRef, Decoded, EncodedArray, EncodedRef, Header, Node, Validity, present};
+use vortex_core::array::{
+    ArrayRef, Decoded, EncodedArray, EncodedRef, Header, Node, Pick, Validity, present,
+};
 use vortex_core::dtype::DType;
 use vortex_core::dtype::arrow::data_type;
 use vortex_core::encodings::Encoding;
@@ -24,7 +26,7 @@ use vortex_core::ipc::{IpcReadOptions, IpcReader, IpcWriter};
 use vortex_core::layout::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet};
 use vortex_core::scan::{RowAccess, ScanBuilder};
 use vortex_core::write::WriteOptions;
-use vortex_core::{Error, Mask, Result, VortexFile, verify};
+use vortex_core::{Error, Result, VortexFile, verify};
 
 use crate::given::{Stored, collect_valid, opened, written};
 use crate::random::scattered;
@@ -86,8 +88,9 @@ impl EncodedArray for NumbersArray {
         Ok(Validity::from_nulls(self.values.nulls().cloned()))
     }
 
-    // One operation of its own; the others are defaults.
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
+    // Filters of its own; other rows are picked by default.
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        let Pick::Filter(mask) = pick else { return self.decode_natural()?.pick(pick) };
         let values = arrow::compute::filter(&self.values, &mask.to_filter())?;
         Ok(Arc::new(Self { header: self.header.of_rows(values.len()), values }))
     }

@@ -387,14 +387,14 @@ impl<F: Float> EncodedArray for AlpArray<F> {
         self.encoded.validity()
     }
 
-    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
         let patches = self.patches.as_ref().map(|patches| patches.pick(pick)).transpose()?;
-        Ok(Some(Arc::new(Self {
+        Ok(Arc::new(Self {
             header: self.header.of_rows(pick.row_count()),
             scale: self.scale,
             encoded: pick.of(&self.encoded)?,
             patches: patches.flatten(),
-        })))
+        }))
     }
 
     fn aggregate(&self) -> Result<Aggregate> {

@@ -221,16 +221,16 @@ impl EncodedArray for AlpRdArray {
         self.codes.validity()
     }
 
-    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
         let patches = self.patches.as_ref().map(|patches| patches.pick(pick)).transpose()?;
-        Ok(Some(Arc::new(Self {
+        Ok(Arc::new(Self {
             header: self.header.of_rows(pick.row_count()),
             dictionary: Arc::clone(&self.dictionary),
             right_bit_width: self.right_bit_width,
             codes: pick.of(&self.codes)?,
             right: pick.of(&self.right)?,
             patches: patches.flatten(),
-        })))
+        }))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{Error, Result};
 pub(super) const BYTES_PER_BIT: usize = 128;
 
 /// Consecutive packed blocks.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) enum BlockPositions {
     /// All blocks have the same width, and there are no other bytes.
     Even { packed: Buffer, width: usize },

@@ -21,10 +21,9 @@ mod blocks;
 mod encode;
 mod v2;
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, UInt64Array};
+use arrow::array::BooleanArray;
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{ArrowNativeType as _, DataType};
 
@@ -35,15 +34,14 @@ use super::block_rows::BlockRows;
 use super::patches::{Patches, PatchesMessage};
 use crate::array::intervals::tests_of;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Header, Node, Validity, ValidityChild, all, array_of_raw, decode_raw,
-    present,
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, all, array_of_raw,
+    decode_raw, present,
 };
 use crate::dtype::PType;
 use crate::expr::{Intervals, Predicate};
 use crate::kernels::bitpack::{extract_single, few, unpack_rows, words_of};
 use crate::kernels::within::{BLOCK_BITS, Within, bitmap};
 use crate::kernels::{BLOCK, Word, match_word};
-use crate::mask::Mask;
 use crate::{Error, Result};
 
 pub(crate) use encode::encode;
@@ -164,7 +162,7 @@ impl Frame {
 }
 
 /// Bit-packed integers.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct BitPackedArray {
     header: Header,
     ptype: PType,
@@ -351,49 +349,37 @@ impl EncodedArray for BitPackedArray {
         self.validity.decode()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        let (blocks, in_blocks) = self.rows.slice(&rows);
-        Ok(Arc::new(Self {
-            rows: in_blocks,
-            blocks: self.blocks.slice(blocks),
-            patches: self.patches.as_ref().map(|patches| patches.slice(rows.clone())),
-            validity: self.validity.slice(&rows)?,
-            header: self.header.of_rows(rows.len()),
-            ..*self
-        }))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        if mask.is_all() {
-            return Ok(Arc::new(self.clone()));
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        let few = if let Pick::Filter(mask) = pick { mask.few() } else { None };
+        let pick = few.as_ref().map_or(pick, Pick::Take);
+        if let Pick::Take(indices) = pick
+            && indices.len() > self.len() / TAKE_MANY
+        {
+            return self.decode_natural()?.pick(pick);
         }
-        if let Some(few) = mask.few() {
-            return self.take(&few);
+        let patches = self.patches.as_ref().map(|patches| patches.pick(pick)).transpose()?.flatten();
+        let validity = self.validity.pick(pick)?;
+        match pick {
+            Pick::Slice(rows) => {
+                let (blocks, in_blocks) = self.rows.slice(rows);
+                Ok(Arc::new(Self {
+                    header: self.header.of_rows(rows.len()),
+                    ptype: self.ptype,
+                    rows: in_blocks,
+                    blocks: self.blocks.slice(blocks),
+                    patches,
+                    validity,
+                }))
+            }
+            Pick::Filter(mask) => match_word!(self.ptype, |W| {
+                let values = self.unpack_live::<W>(&mask.to_bits(), mask.true_count())?;
+                self.decoded(values, patches, &validity)
+            }),
+            Pick::Take(indices) => match_word!(self.ptype, |W| {
+                let values = self.unpack_single::<W>(indices.values())?;
+                self.decoded(values, patches, &validity)
+            }),
         }
-        let patches = match &self.patches {
-            Some(patches) => patches.filter(mask)?,
-            None => None,
-        };
-        let validity = self.validity.filter(mask)?;
-        match_word!(self.ptype, |W| {
-            let values = self.unpack_live::<W>(&mask.to_bits(), mask.true_count())?;
-            self.decoded(values, patches, &validity)
-        })
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        if indices.len() > self.len() / TAKE_MANY {
-            return self.decode_natural()?.take(indices);
-        }
-        let patches = match &self.patches {
-            Some(patches) => patches.take(indices)?,
-            None => None,
-        };
-        let validity = self.validity.take(indices)?;
-        match_word!(self.ptype, |W| {
-            let values = self.unpack_single::<W>(indices.values())?;
-            self.decoded(values, patches, &validity)
-        })
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

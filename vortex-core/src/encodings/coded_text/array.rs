@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, UInt64Array};
+use arrow::array::BooleanArray;
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::DataType;
 
@@ -17,7 +17,6 @@ use crate::encodings::offsets::Places;
 use crate::expr::Predicate;
 use crate::kernels::joined::{Follow, Joined};
 use crate::limits::Limits;
-use crate::mask::Mask;
 use crate::{Error, Result};
 
 /// What errors call the offsets.
@@ -69,7 +68,7 @@ pub(in crate::encodings) trait Codes: Debug + Clone + Send + Sync + 'static {
 }
 
 /// Rows of codes.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(in crate::encodings) struct CodedTextArray<C> {
     pub(in crate::encodings) header: Header,
     pub(in crate::encodings) codes: C,
@@ -91,7 +90,8 @@ impl<C: Codes> CodedTextArray<C> {
         Ok(start..end)
     }
 
-    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+    /// The codes of these rows, one row after the other.
+    fn gather(&self, pick: Pick<'_>) -> Result<EncodedRef> {
         let places = Places::of(&self.offsets, OFFSETS, pick, self.codes.len())?;
         let (codes, ends) = self.codes.gather(&places, self.limits())?;
         Ok(Arc::new(Self {
@@ -137,25 +137,15 @@ impl<C: Codes> EncodedArray for CodedTextArray<C> {
         self.validity.decode()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        let Pick::Slice(rows) = pick else { return self.gather(pick) };
         Ok(Arc::new(Self {
             header: self.header.of_rows(rows.len()),
+            codes: self.codes.clone(),
             offsets: self.offsets.slice(rows.start..rows.end + 1)?,
-            lengths: self.lengths.slice(rows.clone())?,
-            validity: self.validity.slice(&rows)?,
-            ..self.clone()
+            lengths: pick.of(&self.lengths)?,
+            validity: self.validity.pick(pick)?,
         }))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        if mask.is_all() {
-            return Ok(Arc::new(self.clone()));
-        }
-        self.pick(Pick::Filter(mask))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        self.pick(Pick::Take(indices))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

@@ -222,8 +222,8 @@ impl EncodedArray for DictArray {
         }
     }
 
-    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
-        Ok(Some(self.with_codes(pick.of(&self.codes)?)))
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
+        Ok(self.with_codes(pick.of(&self.codes)?))
     }
 
     fn aggregate(&self) -> Result<Aggregate> {

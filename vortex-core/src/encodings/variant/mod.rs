@@ -138,10 +138,10 @@ impl EncodedArray for VariantArray {
         self.core.validity()
     }
 
-    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
         let shredded = self.shredded.as_ref().map(|child| pick.of(child)).transpose()?;
         let header = self.header.of_rows(pick.row_count());
-        Ok(Some(Arc::new(Self { header, core: pick.of(&self.core)?, shredded })))
+        Ok(Arc::new(Self { header, core: pick.of(&self.core)?, shredded }))
     }
 
     fn as_constant(&self) -> Option<Scalar> {

@@ -142,15 +142,15 @@ impl EncodedArray for VariantRows {
         self.validity.decode()
     }
 
-    fn pick_rows(&self, pick: Pick<'_>) -> Result<Option<EncodedRef>> {
+    fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
         let optional = |child: &Option<EncodedRef>| child.as_ref().map(|child| pick.of(child)).transpose();
-        Ok(Some(Arc::new(Self {
+        Ok(Arc::new(Self {
             header: self.header.of_rows(pick.row_count()),
             metadata: pick.of(&self.metadata)?,
             value: optional(&self.value)?,
             typed: optional(&self.typed)?,
             validity: self.validity.pick(pick)?,
-        })))
+        }))
     }
 }
 
