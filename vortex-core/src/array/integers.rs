@@ -7,7 +7,6 @@ use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::ArrowNativeType;
 
 use super::{Decoded, EncodedRef};
-use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer, match_ptype};
 use crate::kernels::joined::{Follow, Joined, Views, total_len};
 use crate::kernels::rising::positions;
@@ -56,7 +55,7 @@ pub(crate) fn decode_raw<N: ArrowNativeType>(
             size_of::<N>()
         )));
     }
-    let data = child.decode(&data_type(child.dtype())?)?.into_data();
+    let data = child.decode_preferred()?.into_data();
     let values = data.buffers().first().cloned().unwrap_or_default();
     let (offset, len) = (data.offset(), data.len());
     let nulls = data.nulls().cloned();
@@ -88,7 +87,7 @@ pub(crate) fn decode_integers<R>(
     convert: impl Fn(i128) -> Result<R>,
 ) -> Result<Vec<R>> {
     child.limits().decoded_bytes(child.len(), size_of::<R>())?;
-    integers_of(&child.decode(&data_type(child.dtype())?)?, child.dtype().ptype()?, what, convert)
+    integers_of(&child.decode_preferred()?, child.dtype().ptype()?, what, convert)
 }
 
 /// Converts each of some integers, which have type `ptype`. Null rows are converted from 0.
@@ -124,7 +123,7 @@ pub(crate) fn one_more(rows: usize) -> Result<usize> {
 pub(crate) fn decode_offsets(child: &EncodedRef, what: &str, end: usize) -> Result<Vec<usize>> {
     let ptype = child.dtype().ptype()?;
     child.limits().decoded_bytes(child.len(), size_of::<usize>())?;
-    let decoded = child.decode(&data_type(child.dtype())?)?;
+    let decoded = child.decode_preferred()?;
     if decoded.null_count() > 0 {
         return Err(Error::corrupt(format!("{what} have nulls")));
     }
@@ -152,7 +151,7 @@ impl Lengths {
     /// If they are not integers, have nulls, or some are negative.
     pub(crate) fn decode(child: &EncodedRef, what: &str) -> Result<Self> {
         let ptype = child.dtype().ptype()?;
-        let decoded = child.decode(&data_type(child.dtype())?)?;
+        let decoded = child.decode_preferred()?;
         if decoded.null_count() > 0 {
             return Err(Error::corrupt(format!("{what} have nulls")));
         }

@@ -14,7 +14,6 @@ use super::{ArrayRef, Decoded, EncodedRef, Node};
 use crate::Result;
 use crate::budget::Reservation;
 use crate::dtype::DType;
-use crate::dtype::arrow::data_type;
 use crate::wire::RawNode;
 
 /// Maximum number of bytes of a single array.
@@ -82,7 +81,7 @@ impl Node<'_> {
         let memory = kept.and_then(|kept| kept.take(bytes as u64));
         let Some(memory) = memory else { return Ok(array) };
         let (what, array) = if decoded.is_some() {
-            let integers = array.decode(&data_type(self.dtype)?)?;
+            let integers = array.decode_preferred()?;
             let is_larger = integers.get_array_memory_size() > bytes;
             let is_shared = to_keep != Some(stored) && shares(&integers, &taken);
             let integers = if is_larger || is_shared { copied(&integers)? } else { integers };

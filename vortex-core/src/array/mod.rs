@@ -134,6 +134,22 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// If the bytes contradict the format, or a limit is exceeded.
     fn decode(&self, to: &DataType) -> Result<ArrayRef>;
 
+    /// Decodes all rows into the [preferred Arrow type](crate::dtype::arrow::data_type).
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    fn decode_preferred(&self) -> Result<ArrayRef> {
+        self.decode(&data_type(self.dtype())?)
+    }
+
+    /// The decoded rows as an array, of which every operation is available without decoding again.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    fn to_decoded(&self) -> Result<Decoded> {
+        Ok(Decoded::new(self.dtype().clone(), self.decode_preferred()?, self.limits()))
+    }
+
     /// Which rows are null, determined without decoding values if the encoding allows it.
     ///
     /// # Errors
@@ -142,7 +158,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
         if !self.dtype().is_nullable() {
             return Ok(Validity::AllValid);
         }
-        let decoded = self.decode(&data_type(self.dtype())?)?;
+        let decoded = self.decode_preferred()?;
         Ok(Validity::from_nulls(decoded.logical_nulls()))
     }
 
@@ -153,7 +169,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// # Errors
     /// If the bytes contradict the format.
     fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
-        self.decode_natural()?.pick(pick)
+        self.to_decoded()?.pick(pick)
     }
 
     /// The rows of `rows`, which must lie within the array. Shares buffers, unless it has to decode.
@@ -218,7 +234,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// # Errors
     /// As [`matches`](Self::matches).
     fn matches_decoded(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        intervals::matches(&self.decode(&data_type(self.dtype())?)?, predicate)
+        intervals::matches(&self.decode_preferred()?, predicate)
     }
 
     /// Counts, extremes and sum of all rows.
@@ -235,16 +251,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// # Errors
     /// As [`aggregate`](Self::aggregate).
     fn aggregate_decoded(&self) -> Result<Aggregate> {
-        Aggregate::of(self.decode_natural()?.arrow(), self.dtype())
-    }
-
-    /// Decodes into the preferred Arrow type, and wraps the result as an array.
-    ///
-    /// # Errors
-    /// As [`decode`](Self::decode).
-    fn decode_natural(&self) -> Result<Decoded> {
-        let decoded = self.decode(&data_type(self.dtype())?)?;
-        Ok(Decoded::new(self.dtype().clone(), decoded, self.limits()))
+        Aggregate::of(&self.decode_preferred()?, self.dtype())
     }
 
     /// Field `at` of a struct, also null where the struct is: its type is nullable if either type is.
@@ -254,7 +261,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// If this is not a struct with such a field, or as [`decode`](Self::decode).
     fn field(&self, at: usize) -> Result<EncodedRef> {
         let dtype = masking::field_dtype(self.dtype(), at)?;
-        let field = masking::decoded_field(self.decode_natural()?.arrow(), at)?;
+        let field = masking::decoded_field(&self.decode_preferred()?, at)?;
         Ok(Arc::new(Decoded::new(dtype, field, self.limits())))
     }
 

@@ -4,7 +4,6 @@ use arrow::array::{AsArray as _, UInt64Array};
 use arrow::datatypes::ArrowNativeType;
 
 use super::EncodedRef;
-use crate::dtype::arrow::data_type;
 use crate::dtype::match_integer;
 use crate::{Error, Result};
 
@@ -48,7 +47,7 @@ pub(crate) fn search(sorted: &EncodedRef, targets: &[u64]) -> Result<Vec<Result<
     }
     let is_decoded = DECODED.contains(&sorted.encoding());
     if targets.len() >= len / MIN_INTEGERS_PER_TARGET || is_decoded || is_sequential(sorted) {
-        let decoded = sorted.decode(&data_type(sorted.dtype())?)?;
+        let decoded = sorted.decode_preferred()?;
         return match_integer!(sorted.dtype().ptype()?, |T| {
             let all = decoded.as_primitive::<T>().values();
             let places = places(targets, all.len(), |at| widen(all[at]));
@@ -105,7 +104,7 @@ fn places(targets: &[u64], len: usize, integer: impl Fn(usize) -> u64) -> Vec<us
 }
 
 fn integers(array: &EncodedRef) -> Result<Vec<u64>> {
-    let decoded = array.decode(&data_type(array.dtype())?)?;
+    let decoded = array.decode_preferred()?;
     match_integer!(array.dtype().ptype()?, |T| {
         Ok(decoded.as_primitive::<T>().values().iter().map(|value| widen(*value)).collect())
     }, else Err(Error::corrupt(format!("cannot search in {}", array.dtype()))))

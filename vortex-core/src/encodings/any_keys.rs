@@ -7,7 +7,6 @@ use arrow::datatypes::{UInt8Type, UInt16Type, UInt32Type};
 use crate::Result;
 use crate::array::{ArrayRef, EncodedRef, integers_of, numbers};
 use crate::dtype::PType;
-use crate::dtype::arrow::data_type;
 
 /// Decoded codes.
 #[derive(Clone)]
@@ -39,7 +38,7 @@ impl AnyKeys {
         codes: &EncodedRef,
         narrow: impl Fn(i128) -> Result<u32>,
     ) -> Result<(Self, Option<NullBuffer>)> {
-        let decoded = codes.decode(&data_type(codes.dtype())?)?;
+        let decoded = codes.decode_preferred()?;
         let nulls = decoded.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
         let ptype = codes.dtype().ptype()?;
         let keys = match ptype {

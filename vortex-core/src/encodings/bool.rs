@@ -104,7 +104,7 @@ impl EncodedArray for BoolArray {
                     arrow::compute::filter(&bits, &mask.to_filter())?.as_boolean().values().clone()
                 }
             },
-            Pick::Take(_) => return self.decode_natural()?.pick(pick),
+            Pick::Take(_) => return self.to_decoded()?.pick(pick),
         };
         let header = self.header.of_rows(pick.row_count());
         Ok(Arc::new(Self { header, bits, validity: self.validity.pick(pick)? }))

@@ -77,7 +77,7 @@ impl EncodedArray for ByteBoolArray {
     }
 
     fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
-        let Pick::Slice(rows) = pick else { return self.decode_natural()?.pick(pick) };
+        let Pick::Slice(rows) = pick else { return self.to_decoded()?.pick(pick) };
         Ok(Arc::new(Self {
             header: self.header.of_rows(rows.len()),
             bytes: self.bytes.slice_with_length(rows.start, rows.len()),

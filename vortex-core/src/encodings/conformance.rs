@@ -148,12 +148,12 @@ fn capacity(keys: &DataType) -> usize {
 /// The Arrow types that present a dtype, with dictionaries of these keys. Nested types vary in one way at a
 /// time, and contain only dictionaries of 32-bit keys.
 fn presentations(dtype: &DType, keys: &[DataType]) -> Vec<DataType> {
-    let natural = data_type(dtype).unwrap();
+    let preferred = data_type(dtype).unwrap();
     let inner = |dtype: &DType| presentations(dtype, &[DataType::Int32]);
     let with = |field: &FieldRef, to: DataType| Arc::new(field.as_ref().clone().with_data_type(to));
-    let plain = match (dtype.storage(), &natural) {
-        (DType::Utf8(_), _) => vec![natural, DataType::Utf8, DataType::LargeUtf8],
-        (DType::Binary(_), _) => vec![natural, DataType::Binary, DataType::LargeBinary],
+    let plain = match (dtype.storage(), &preferred) {
+        (DType::Utf8(_), _) => vec![preferred, DataType::Utf8, DataType::LargeUtf8],
+        (DType::Binary(_), _) => vec![preferred, DataType::Binary, DataType::LargeBinary],
         (DType::Decimal(decimal, _), _) => {
             let (precision, scale) = (decimal.precision(), decimal.scale());
             let all = [
@@ -183,14 +183,14 @@ fn presentations(dtype: &DType, keys: &[DataType]) -> Vec<DataType> {
             (0..most).map(nth).collect()
         }
         (DType::Map(map, _), DataType::Map(entries, sorted)) => {
-            let DataType::Struct(entry) = entries.data_type() else { panic!("{natural}") };
+            let DataType::Struct(entry) = entries.data_type() else { panic!("{preferred}") };
             let values = inner(map.value()).into_iter().map(|to| {
                 let entry: Fields = vec![Arc::clone(&entry[0]), with(&entry[1], to)].into();
                 DataType::Map(with(entries, DataType::Struct(entry)), *sorted)
             });
             values.collect()
         }
-        _ => vec![natural],
+        _ => vec![preferred],
     };
     let packed = plain.iter().flat_map(|values| {
         keys.iter().map(|keys| DataType::Dictionary(Box::new(keys.clone()), Box::new(values.clone())))

@@ -111,7 +111,7 @@ impl DateTimePartsArray {
                     None => return Ok(None),
                 },
                 None => {
-                    let values = part.decode(&data_type(part.dtype())?)?;
+                    let values = part.decode_preferred()?;
                     if part.dtype().is_nullable() {
                         sum.nulls = values.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
                     }
@@ -280,10 +280,10 @@ impl EncodedArray for DateTimePartsArray {
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let len = self.len();
         self.limits().decoded_bytes(len, size_of::<i64>())?;
-        let natural = data_type(self.dtype())?;
+        let preferred = data_type(self.dtype())?;
         let Some(sum) = self.sum()? else { return Ok(new_null_array(to, len)) };
         let sums = Buffer::from_vec(sum.rows(len)?);
-        present(fixed_width(natural, len, sums, sum.nulls)?, to)
+        present(fixed_width(preferred, len, sums, sum.nulls)?, to)
     }
 
     fn validity(&self) -> Result<Validity> {

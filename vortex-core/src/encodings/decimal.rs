@@ -383,7 +383,7 @@ mod tests {
         let dtype = decimal(10, 2, true);
         let array =
             tree(0, &[-5i8, 0, 127]).child(Tree::bools(&[true, false, true])).load(&dtype, 3).unwrap();
-        let expected = array.decode_natural().unwrap();
+        let expected = array.to_decoded().unwrap();
         let most = 10i128.pow(10) - 1;
         let far = [-129, 128, most, -most, -5].map(i256::from_i128);
         let mut constants: Vec<Scalar> = far.iter().map(|v| constant(&dtype, *v)).collect();

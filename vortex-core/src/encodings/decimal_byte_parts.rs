@@ -20,7 +20,6 @@ use crate::array::{
     Aggregate, EncodedArray, EncodedRef, Header, Node, Pick, Validity, from_unscaled, has_digits_of, present,
     unsigned_type,
 };
-use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
 use crate::scalar::{Scalar, Value};
@@ -128,7 +127,7 @@ struct DecimalBytePartsArray {
 impl DecimalBytePartsArray {
     /// The integers composed of the parts, including nulls.
     fn unscaled(&self) -> Result<ArrayRef> {
-        let first = self.first.decode(&data_type(self.first.dtype())?)?;
+        let first = self.first.decode_preferred()?;
         if self.lower.is_empty() {
             return Ok(first);
         }
@@ -142,7 +141,7 @@ impl DecimalBytePartsArray {
             .lower
             .iter()
             .map(|part| {
-                let part = present(part.decode(&data_type(part.dtype())?)?, &DataType::UInt64)?;
+                let part = present(part.decode_preferred()?, &DataType::UInt64)?;
                 Ok(part.as_primitive::<UInt64Type>().values().clone())
             })
             .collect::<Result<Vec<_>>>()?;

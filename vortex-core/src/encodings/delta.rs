@@ -202,7 +202,7 @@ impl EncodedArray for DeltaArray {
     }
 
     fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
-        let Pick::Slice(rows) = pick else { return self.decode_natural()?.pick(pick) };
+        let Pick::Slice(rows) = pick else { return self.to_decoded()?.pick(pick) };
         let validity = match &self.validity {
             Nulls::Child(child) => Nulls::Child(child.pick(pick)?),
             Nulls::InDeltas => Nulls::InDeltas,

@@ -62,21 +62,21 @@ impl EncodedArray for ExtArray {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
-        let natural = match self.extension.meaning() {
+        let preferred = match self.extension.meaning() {
             Meaning::Json | Meaning::Unknown => return self.storage.decode(to),
             Meaning::Uuid => {
-                let bytes = self.storage.decode(&data_type(self.extension.storage())?)?;
+                let bytes = self.storage.decode_preferred()?;
                 let bytes = bytes.as_fixed_size_list();
                 let values = bytes.values().as_primitive::<UInt8Type>().values().inner().clone();
                 Arc::new(FixedSizeBinaryArray::try_new(16, values, bytes.nulls().cloned())?) as ArrayRef
             }
             Meaning::Date(_) | Meaning::Time(_) | Meaning::Timestamp(..) => {
-                let integers = self.storage.decode(&data_type(self.extension.storage())?)?;
+                let integers = self.storage.decode_preferred()?;
                 let data = integers.to_data().into_builder().data_type(data_type(self.dtype())?);
                 make_array(data.build()?)
             }
         };
-        present(natural, to)
+        present(preferred, to)
     }
 
     fn validity(&self) -> Result<Validity> {

@@ -19,7 +19,6 @@ use crate::array::{
     ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, present,
 };
 use crate::dtype::DType;
-use crate::dtype::arrow::data_type;
 use crate::limits::Work;
 use crate::mask::Mask;
 use crate::wire::WriteNode;
@@ -96,7 +95,7 @@ impl EncodedArray for FixedSizeListArray {
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let DataType::FixedSizeList(item, size) = to else {
-            return present(self.decode(&data_type(self.dtype())?)?, to);
+            return present(self.decode_preferred()?, to);
         };
         if usize::try_from(*size) != Ok(self.size) {
             return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype())));
@@ -158,6 +157,7 @@ mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::dtype::PType;
+    use crate::dtype::arrow::data_type;
     use crate::encodings::conformance;
     use crate::limits::Limits;
 

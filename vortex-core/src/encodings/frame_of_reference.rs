@@ -436,7 +436,7 @@ mod tests {
         for bits in [0i8, 1, 100, -128, -1] {
             let tree = Tree::new(ID).metadata(reference(PType::I8, bits.cast_unsigned().into()));
             let array = tree.child(Tree::primitive(&encoded)).load(&dtype, 256).unwrap();
-            let plain = array.decode_natural().unwrap();
+            let plain = array.to_decoded().unwrap();
             let scalar = |value: i64| Scalar::try_new(dtype.clone(), Value::Int(value)).unwrap();
             for low in [-128, -50, -1, 0, 3, 127] {
                 let mut predicates = vec![];

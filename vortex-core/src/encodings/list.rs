@@ -28,7 +28,6 @@ use crate::array::{
     ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, decode_offsets, indices,
     integer_type, integers_child, one_more, present,
 };
-use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
 use crate::limits::{Limits, Work};
 use crate::wire::WriteNode;
@@ -121,7 +120,7 @@ impl ListArray {
     fn parts<O: OffsetSizeTrait>(&self, item: &Field) -> Result<(OffsetBuffer<O>, ArrayRef)> {
         let ptype = self.offsets.dtype().ptype()?;
         self.limits().decoded_bytes(self.offsets.len(), size_of::<O>())?;
-        let offsets = self.offsets.decode(&data_type(self.offsets.dtype())?)?;
+        let offsets = self.offsets.decode_preferred()?;
         let (offsets, window) = match_integer!(
             ptype,
             |T| rebase::<T, O>(offsets.as_primitive::<T>().values(), self.elements.len())?,
@@ -174,8 +173,8 @@ fn rebase<T: ArrowPrimitiveType, O: OffsetSizeTrait>(
     if O::from_usize(window.len()).is_none() {
         return Err(Error::limit(format!("{} elements of lists with {} offsets", window.len(), O::PREFIX)));
     }
-    let natural = if O::IS_LARGE { DataType::Int64 } else { DataType::Int32 };
-    let offsets = if window.start == 0 && T::DATA_TYPE == natural {
+    let wanted = if O::IS_LARGE { DataType::Int64 } else { DataType::Int32 };
+    let offsets = if window.start == 0 && T::DATA_TYPE == wanted {
         ScalarBuffer::new(offsets.inner().clone(), 0, offsets.len())
     } else {
         offsets.iter().map(|offset| O::usize_as(offset.as_usize() - window.start)).collect()
@@ -225,7 +224,7 @@ impl EncodedArray for ListArray {
             DataType::LargeList(item) => arrow_list(item, self.parts::<i64>(item)?, &validity),
             DataType::ListView(item) => arrow_view(item, self.parts::<i32>(item)?, &validity),
             DataType::LargeListView(item) => arrow_view(item, self.parts::<i64>(item)?, &validity),
-            _ => present(self.decode(&data_type(self.dtype())?)?, to),
+            _ => present(self.decode_preferred()?, to),
         }
     }
 
@@ -265,6 +264,7 @@ mod tests {
 
     use super::*;
     use crate::array::build::Tree;
+    use crate::dtype::arrow::data_type;
     use crate::encodings::conformance;
 
     fn lists(nullable: bool) -> DType {

@@ -25,7 +25,6 @@ use crate::array::{
     ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, integer_type,
     integers_child, present, take_within,
 };
-use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
 use crate::limits::{Limits, Work};
 use crate::mask::Mask;
@@ -212,7 +211,7 @@ impl Views {
 fn decode_counts(child: &EncodedRef) -> Result<Vec<usize>> {
     let ptype = child.dtype().ptype()?;
     child.limits().decoded_bytes(child.len(), size_of::<usize>())?;
-    let decoded = child.decode(&data_type(child.dtype())?)?;
+    let decoded = child.decode_preferred()?;
     match_integer!(ptype, |T| {
         Ok(decoded.as_primitive::<T>().values().iter().map(|value| value.as_usize()).collect())
     }, else Err(Error::corrupt(format!("list offsets or sizes of type {ptype}"))))
@@ -339,7 +338,7 @@ impl EncodedArray for ListViewArray {
             }
             DataType::ListView(item) => self.arrow_view::<i32>(item, &validity),
             DataType::LargeListView(item) => self.arrow_view::<i64>(item, &validity),
-            _ => present(self.decode(&data_type(self.dtype())?)?, to),
+            _ => present(self.decode_preferred()?, to),
         }
     }
 
@@ -382,6 +381,7 @@ mod tests {
     use super::*;
     use crate::array::Decoded;
     use crate::array::build::Tree;
+    use crate::dtype::arrow::data_type;
     use crate::encodings::conformance;
 
     fn lists(nullable: bool) -> DType {

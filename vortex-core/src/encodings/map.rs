@@ -11,7 +11,6 @@ use arrow::datatypes::DataType;
 use super::{Encoding, list_view};
 use crate::array::{ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, present};
 use crate::dtype::DType;
-use crate::dtype::arrow::data_type;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
@@ -72,7 +71,7 @@ impl EncodedArray for MapArray {
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let DataType::Map(entry, keys_sorted) = to else {
-            return present(self.decode(&data_type(self.dtype())?)?, to);
+            return present(self.decode_preferred()?, to);
         };
         let lists = self.entries.decode(&DataType::List(Arc::clone(entry)))?;
         let (_, offsets, entries, nulls) = lists.as_list::<i32>().clone().into_parts();
@@ -101,6 +100,7 @@ mod tests {
 
     use super::*;
     use crate::array::build::Tree;
+    use crate::dtype::arrow::data_type;
     use crate::dtype::{MapType, PType};
     use crate::encodings::conformance;
     use crate::kernels::views::view_of;

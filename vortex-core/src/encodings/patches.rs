@@ -21,7 +21,6 @@ use arrow::datatypes::ArrowNativeType;
 
 use crate::array::sorted::search;
 use crate::array::{EncodedRef, Node, Pick, decode_raw, unsigned_type};
-use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
 use crate::encodings::primitive;
 use crate::kernels::rising::positions;
@@ -257,7 +256,7 @@ impl Indices {
 
     fn decode(&self) -> Result<Box<[usize]>> {
         let Some(child) = &self.child else { return Ok(Box::default()) };
-        let decoded = child.decode(&data_type(child.dtype())?)?;
+        let decoded = child.decode_preferred()?;
         match_integer!(child.dtype().ptype()?, |T| {
             let indices = positions::<true, _>(decoded.as_primitive::<T>().values())
                 .ok_or_else(|| Error::corrupt("patch indices are not ascending"))?;
@@ -407,7 +406,7 @@ mod tests {
         }
 
         fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
-            let Pick::Slice(rows) = pick else { return self.decode_natural()?.pick(pick) };
+            let Pick::Slice(rows) = pick else { return self.to_decoded()?.pick(pick) };
             Ok(Arc::new(Self(self.0.of_rows(rows.len()), self.1.slice(rows.clone()))))
         }
     }

@@ -82,7 +82,7 @@ impl EncodedArray for PrimitiveArray {
     }
 
     fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
-        let Pick::Slice(rows) = pick else { return self.decode_natural()?.pick(pick) };
+        let Pick::Slice(rows) = pick else { return self.to_decoded()?.pick(pick) };
         let width = self.ptype.byte_width();
         Ok(Arc::new(Self {
             header: self.header.of_rows(rows.len()),

@@ -207,7 +207,7 @@ impl RleArray {
     fn look_up(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         let (values, starts) = self.window()?;
         let Some((positions, nulls)) = self.positions(indices, &starts)? else {
-            return self.decode_natural()?.take(indices);
+            return self.to_decoded()?.take(indices);
         };
         let array = match_word!(self.ptype, |W| {
             array_of_raw(self.ptype, decode_raw::<W>(&values.take(&positions)?)?.0, nulls)?
@@ -286,7 +286,7 @@ impl EncodedArray for RleArray {
                     ..*self
                 }))
             }
-            _ if pick.row_count() > self.len() / TAKE_MANY => self.decode_natural()?.pick(pick),
+            _ if pick.row_count() > self.len() / TAKE_MANY => self.to_decoded()?.pick(pick),
             Pick::Filter(mask) => self.look_up(&indices(&mask.indices())),
             Pick::Take(indices) => self.look_up(indices),
         }

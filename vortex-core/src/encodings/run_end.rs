@@ -24,7 +24,6 @@ use crate::array::{
     Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Header, Node, Pick, Validity, fixed_width,
     match_width, take_within, unsigned_type, values_of,
 };
-use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
 use crate::expr::Predicate;
 use crate::kernels::nulls::null_buffer;
@@ -151,7 +150,7 @@ impl Runs {
 /// Checks that the ends of runs do not decrease and cover `covers` rows.
 fn checked(ends: &EncodedRef, covers: u64, limits: &Limits) -> Result<ScalarBuffer<u64>> {
     limits.decoded_bytes(ends.len(), size_of::<u64>())?;
-    let decoded = ends.decode(&data_type(ends.dtype())?)?;
+    let decoded = ends.decode_preferred()?;
     let ends: ScalarBuffer<u64> = match_integer!(ends.dtype().ptype()?, |T| {
         let ends = positions::<false, _>(decoded.as_primitive::<T>().values());
         let ends = ends.ok_or_else(|| Error::corrupt("run ends decrease"))?;
@@ -276,8 +275,8 @@ impl EncodedArray for RunEndArray {
         let mut start = 0;
         let lengths = window.ends().map(|end| (end - std::mem::replace(&mut start, end)) as u64);
         let lengths: Vec<u64> = lengths.collect();
-        let values = self.values(&window)?.decode_natural()?;
-        Aggregate::weighted(values.arrow(), self.dtype(), &lengths)
+        let values = self.values(&window)?.decode_preferred()?;
+        Aggregate::weighted(&values, self.dtype(), &lengths)
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
@@ -369,6 +368,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::array::build::Tree;
+    use crate::dtype::arrow::data_type;
     use crate::encodings::conformance;
     use crate::limits::Work;
 

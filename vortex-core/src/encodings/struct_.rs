@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(outcome.true_count(), 0, "row 0 is null");
         assert!(array.field(2).is_err());
 
-        let decoded = array.decode_natural().unwrap();
+        let decoded = array.to_decoded().unwrap();
         assert_eq!(&decoded.field(0).unwrap().decode(&DataType::Int32).unwrap(), &expected);
     }
 

@@ -17,7 +17,6 @@ use arrow::datatypes::{DataType, UInt8Type, UnionMode};
 
 use super::Encoding;
 use crate::array::{ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, masking, present};
-use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, UnionType};
 use crate::limits::Work;
 use crate::{Error, Result};
@@ -79,7 +78,7 @@ impl EncodedArray for UnionArray {
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let DataType::Union(fields, UnionMode::Sparse) = to else {
-            return present(self.decode(&data_type(self.dtype())?)?, to);
+            return present(self.decode_preferred()?, to);
         };
         if fields.len() != self.variants.len() {
             return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype())));
@@ -115,7 +114,7 @@ impl EncodedArray for UnionArray {
         if !self.union.variants().dtypes().iter().any(DType::is_nullable) {
             return self.type_ids.validity();
         }
-        let decoded = self.decode(&data_type(self.dtype())?)?;
+        let decoded = self.decode_preferred()?;
         Ok(Validity::from_nulls(decoded.logical_nulls()))
     }
 
@@ -134,6 +133,7 @@ mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::dtype::StructType;
+    use crate::dtype::arrow::data_type;
     use crate::encodings::conformance;
     use crate::expr::Predicate;
     use arrow::array::{Int32Array, UInt8Array};

@@ -223,7 +223,7 @@ fn take_by_filter(array: &dyn EncodedArray, indices: &UInt64Array) -> Result<Enc
     // Indices are in range of an array in memory, so they fit `usize`.
     let wanted = Mask::from_indices(array.len(), indices.values().iter().map(|at| *at as usize));
     if wanted.is_all() {
-        return array.decode_natural()?.take(indices);
+        return array.to_decoded()?.take(indices);
     }
     let live = wanted.indices();
     let among: Vec<u64> =

@@ -146,7 +146,7 @@ impl EncodedArray for VarBinArray {
                 validity: self.validity.pick(pick)?,
             })),
             _ if pick.row_count().saturating_mul(MIN_PER_CHOSEN) > self.len() => {
-                self.decode_natural()?.pick(pick)
+                self.to_decoded()?.pick(pick)
             }
             _ => self.gather(pick),
         }

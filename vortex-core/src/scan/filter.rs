@@ -18,7 +18,6 @@ use super::plan::{Plan, Split};
 use super::zone_maps::ZoneMaps;
 use crate::Result;
 use crate::array::EncodedRef;
-use crate::dtype::arrow::data_type;
 use crate::error::ResultExt as _;
 use crate::expr::{self, DynamicFilter, Expr, FieldPath};
 use crate::layout::SegmentSet;
@@ -292,7 +291,8 @@ impl Columns<'_> {
             if !by_caller || !reads_again(expr, path) {
                 return Ok(array);
             }
-            let array = decode_once(&array)?;
+            // All predicates decode it.
+            let array: EncodedRef = Arc::new(array.to_decoded()?);
             decoded.insert(path.clone(), Arc::clone(&array));
             Ok(array)
         };
@@ -341,12 +341,6 @@ fn reads_again(expr: &Expr, path: &FieldPath) -> bool {
     let mut uses = 0;
     expr.visit_columns(&mut |used| uses += usize::from(used == path));
     uses > 1
-}
-
-/// The same values decoded, for predicates that all decode them.
-fn decode_once(array: &EncodedRef) -> Result<EncodedRef> {
-    let values = array.decode(&data_type(array.dtype())?)?;
-    Ok(array.header().decoded(values))
 }
 
 #[cfg(test)]

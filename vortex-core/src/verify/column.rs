@@ -95,8 +95,8 @@ pub(super) async fn check_column(file: &VortexFile, column: &Column, found: &mut
             Findings::new(format!("zone {zone} of {place}"), &map.dtype, actual, found).check_zone(map, zone);
         }
     };
-    let (scan, natural) = scan_of(file, column)?;
-    let mut batches = scan.clone().with_schema(Arc::new(natural)).into_stream()?;
+    let (scan, preferred) = scan_of(file, column)?;
+    let mut batches = scan.clone().with_schema(Arc::new(preferred)).into_stream()?;
     let (mut whole, mut open): (Option<Actual>, Option<Actual>) = (None, None);
     let mut zone = 0;
     while let Some(batch) = batches.try_next().await? {

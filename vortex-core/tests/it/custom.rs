@@ -90,7 +90,7 @@ impl EncodedArray for NumbersArray {
 
     // Filters of its own; other rows are picked by default.
     fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
-        let Pick::Filter(mask) = pick else { return self.decode_natural()?.pick(pick) };
+        let Pick::Filter(mask) = pick else { return self.to_decoded()?.pick(pick) };
         let values = arrow::compute::filter(&self.values, &mask.to_filter())?;
         Ok(Arc::new(Self { header: self.header.of_rows(values.len()), values }))
     }

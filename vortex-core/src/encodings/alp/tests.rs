@@ -92,7 +92,7 @@ fn constants_between_and_beyond_the_values_compare_like_values() {
     let indices = [1u16, 4];
     let tree = patched(2, 0, Tree::primitive(&integers), &indices, Tree::primitive(&[f64::NAN, -0.0]));
     let array = tree.load(&F64, integers.len()).unwrap();
-    let decoded = array.decode_natural().unwrap();
+    let decoded = array.to_decoded().unwrap();
     let next = |value: f64| f64::from_bits(value.to_bits() + 1);
     let large = (1i64 << 53) as f64 * 1e-2;
     let constants = [

@@ -355,7 +355,7 @@ impl EncodedArray for BitPackedArray {
         if let Pick::Take(indices) = pick
             && indices.len() > self.len() / TAKE_MANY
         {
-            return self.decode_natural()?.pick(pick);
+            return self.to_decoded()?.pick(pick);
         }
         let patches = self.patches.as_ref().map(|patches| patches.pick(pick)).transpose()?.flatten();
         let validity = self.validity.pick(pick)?;

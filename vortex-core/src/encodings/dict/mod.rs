@@ -193,15 +193,15 @@ impl EncodedArray for DictArray {
         if let Some(runs) = self.runs()? {
             return runs.decode(to);
         }
-        let natural = data_type(self.values.array.dtype())?;
+        let preferred = data_type(self.values.array.dtype())?;
         // Gathering views is cheap, and so is copying the bytes that they refer to once.
         let are_copied =
             matches!(to, DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary);
         let kept = match to {
             // Fields are decoded as they are wanted.
             DataType::Dictionary(_, values) if values.is_nested() => values,
-            DataType::Dictionary(..) => &natural,
-            _ if are_copied => &natural,
+            DataType::Dictionary(..) => &preferred,
+            _ if are_copied => &preferred,
             _ => to,
         };
         if self.values.are_few(self.codes.len(), kept) {

@@ -74,7 +74,7 @@ impl Encoding for Pco {
     fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let array = PcoArray::load(node, None)?;
         match array.has_large_pages() {
-            true => Ok(Arc::new(array.decode_natural()?)),
+            true => Ok(Arc::new(array.to_decoded()?)),
             false => Ok(Arc::new(array)),
         }
     }

@@ -69,9 +69,9 @@ impl VariantArray {
     /// The core, completed with values from the projection.
     fn completed(&self, shredded: &EncodedRef) -> Result<ArrayRef> {
         let _work = Work::begin();
-        let natural = data_type(self.dtype())?;
-        let core = self.core.decode(&natural)?;
-        let (DataType::Struct(fields), Some(core)) = (&natural, core.as_struct_opt()) else {
+        let preferred = data_type(self.dtype())?;
+        let core = self.core.decode(&preferred)?;
+        let (DataType::Struct(fields), Some(core)) = (&preferred, core.as_struct_opt()) else {
             return Err(Error::corrupt(format!("variants decode to {}", core.data_type())));
         };
         let (metadata, values) = (core.column(0).as_binary_view(), core.column(1).as_binary_view());

@@ -101,8 +101,8 @@ impl EncodedArray for VariantRows {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
-        let natural = data_type(self.dtype())?;
-        let DataType::Struct(fields) = &natural else {
+        let preferred = data_type(self.dtype())?;
+        let DataType::Struct(fields) = &preferred else {
             return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype())));
         };
         let nulls = self.validity()?.to_nulls(self.len());
@@ -119,7 +119,7 @@ impl EncodedArray for VariantRows {
             (typed, value) => {
                 let typed = match typed {
                     Some(typed) => {
-                        let values = typed.decode(&data_type(typed.dtype())?)?;
+                        let values = typed.decode_preferred()?;
                         Some((typed.dtype(), values))
                     }
                     None => None,

@@ -102,7 +102,7 @@ impl Encoding for Zstd {
     fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let array = ZstdArray::load(node, None)?;
         match array.has_large_frames() {
-            true => Ok(Arc::new(array.decode_natural()?)),
+            true => Ok(Arc::new(array.to_decoded()?)),
             false => Ok(Arc::new(array)),
         }
     }

@@ -49,7 +49,7 @@ pub struct ZoneMap {
 
 impl ZoneMap {
     pub(super) fn read(zones: &Zones, table: &EncodedRef) -> Result<Self> {
-        let table = table.decode(&data_type(table.dtype())?)?;
+        let table = table.decode_preferred()?;
         let table = table.as_struct_opt().ok_or_else(|| Error::corrupt("zone table is not a struct"))?;
         let mut map = ZoneMap {
             dtype: zones.dtype.clone(),
