@@ -1,6 +1,7 @@
 //! Limits on what a file may demand of its reader.
 
 use std::cell::Cell;
+use std::fmt;
 use std::marker::PhantomData;
 
 use crate::{Error, Result};
@@ -118,25 +119,48 @@ impl Limits {
         Self::default().with_max_decoded_bytes(u64::MAX)
     }
 
-    /// Checks that `rows` values of `bytes_per_row` may be decoded, and returns the byte count. They count
-    /// as part of the work in progress on this thread, if any.
+    /// Counts bytes that are about to be decoded, decompressed or copied as part of the work in progress on this thread, if
+    /// any. What an array holds counts when it is loaded.
     ///
     /// # Errors
-    /// [`Error::LimitExceeded`] if not.
-    pub fn decoded_bytes(&self, rows: usize, bytes_per_row: usize) -> Result<usize> {
-        let before = DECODED.get().unwrap_or(0);
-        let bytes = rows.checked_mul(bytes_per_row);
-        let total = bytes.and_then(|bytes| before.checked_add(bytes as u64));
-        match (bytes, total.filter(|total| *total <= self.max_decoded_bytes)) {
-            (Some(bytes), Some(total)) => {
-                DECODED.set(DECODED.get().map(|_| total));
-                Ok(bytes)
-            }
-            _ => Err(Error::limit(format!(
-                "{rows} rows of {bytes_per_row} bytes, after {before} bytes, exceed {} bytes decoded at a time",
-                self.max_decoded_bytes
-            ))),
+    /// [`Error::LimitExceeded`] if there are too many.
+    pub fn count_bytes(&self, bytes: u64) -> Result<()> {
+        match self.has_counted(bytes) {
+            true => Ok(()),
+            false => Err(self.exceeded_by(format_args!("{bytes} bytes"))),
         }
+    }
+
+    /// Counts the bytes of so many values of a type, as [`count_bytes`](Self::count_bytes).
+    ///
+    /// # Errors
+    /// As [`count_bytes`](Self::count_bytes).
+    pub fn count<T>(&self, values: usize) -> Result<()> {
+        self.count_rows(values, size_of::<T>()).map(drop)
+    }
+
+    /// Counts the bytes of rows of `width` bytes each, as [`count_bytes`](Self::count_bytes), and returns their number.
+    ///
+    /// # Errors
+    /// As [`count_bytes`](Self::count_bytes).
+    pub fn count_rows(&self, rows: usize, width: usize) -> Result<usize> {
+        let bytes = rows.checked_mul(width).filter(|bytes| self.has_counted(*bytes as u64));
+        bytes.ok_or_else(|| self.exceeded_by(format_args!("{rows} rows of {width} bytes")))
+    }
+
+    /// Counts bytes, unless there are too many.
+    fn has_counted(&self, bytes: u64) -> bool {
+        let total = DECODED.get().unwrap_or(0).checked_add(bytes);
+        let total = total.filter(|total| *total <= self.max_decoded_bytes);
+        if let Some(total) = total {
+            DECODED.set(DECODED.get().map(|_| total));
+        }
+        total.is_some()
+    }
+
+    fn exceeded_by(&self, what: fmt::Arguments<'_>) -> Error {
+        let (before, most) = (DECODED.get().unwrap_or(0), self.max_decoded_bytes);
+        Error::limit(format!("{what}, after {before} bytes, exceed {most} bytes decoded at a time"))
     }
 }
 
@@ -216,46 +240,44 @@ mod tests {
         let limits = Limits::new().with_max_decoded_bytes(100);
         for _ in 0..2 {
             let outer = Work::begin();
-            limits.decoded_bytes(10, 4).unwrap();
+            limits.count_rows(10, 4).unwrap();
             {
                 let inner = Work::begin();
-                limits.decoded_bytes(1, 40).unwrap();
+                limits.count_rows(1, 40).unwrap();
                 assert_eq!((inner.byte_len(), outer.byte_len()), (40, 80));
             }
-            let error = limits.decoded_bytes(3, 7).unwrap_err().to_string();
+            let error = limits.count_rows(3, 7).unwrap_err().to_string();
             assert!(error.contains("3 rows of 7 bytes, after 80 bytes, exceed 100 bytes"), "{error}");
-            limits.decoded_bytes(20, 1).unwrap();
+            limits.count_bytes(20).unwrap();
         }
         for _ in 0..3 {
-            limits.decoded_bytes(100, 1).unwrap();
+            limits.count_bytes(100).unwrap();
         }
-        assert!(limits.decoded_bytes(usize::MAX, 2).is_err());
+        assert!(limits.count_rows(usize::MAX, 2).is_err());
     }
 
     #[test]
     fn a_part_of_what_was_counted_counts_only_with_what_exceeds_it() {
         let limits = Limits::new().with_max_decoded_bytes(100);
         let _work = Work::begin();
-        limits.decoded_bytes(60, 1).unwrap();
+        limits.count_bytes(60).unwrap();
         for counted in [0, 30, 30, 35] {
-            counted_before(30, || limits.decoded_bytes(counted, 1)).unwrap();
+            counted_before(30, || limits.count_bytes(counted)).unwrap();
         }
-        assert!(counted_before(30, || limits.decoded_bytes(36, 1)).is_err(), "60 + 5 + 36");
-        limits.decoded_bytes(35, 1).unwrap();
-        assert!(limits.decoded_bytes(1, 1).is_err());
+        assert!(counted_before(30, || limits.count_bytes(36)).is_err(), "60 + 5 + 36");
+        limits.count_bytes(35).unwrap();
+        assert!(limits.count_bytes(1).is_err());
     }
 
     #[test]
     fn what_is_kept_for_other_work_does_not_count_for_this() {
         let limits = Limits::new().with_max_decoded_bytes(100);
         let _work = Work::begin();
-        limits.decoded_bytes(60, 1).unwrap();
-        counted_apart(|| limits.decoded_bytes(40, 1)).unwrap();
-        assert!(
-            counted_apart(|| limits.decoded_bytes(30, 1).and_then(|_| limits.decoded_bytes(11, 1))).is_err()
-        );
-        limits.decoded_bytes(40, 1).unwrap();
-        assert!(limits.decoded_bytes(1, 1).is_err());
+        limits.count_bytes(60).unwrap();
+        counted_apart(|| limits.count_bytes(40)).unwrap();
+        assert!(counted_apart(|| limits.count_bytes(30).and_then(|_| limits.count_bytes(11))).is_err());
+        limits.count_bytes(40).unwrap();
+        assert!(limits.count_bytes(1).is_err());
     }
 
     fn constants(fields: usize) -> (Tree, DType) {

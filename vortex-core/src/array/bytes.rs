@@ -88,7 +88,7 @@ pub(crate) fn from_offsets(
         let starts = (0..bytes.len()).step_by(BUFFER_STEP);
         starts.map(|start| bytes.slice_with_length(start, end(start) - start)).collect()
     };
-    limits.decoded_bytes(offsets.len().saturating_sub(1), VIEW_BYTES)?;
+    limits.count_rows(offsets.len().saturating_sub(1), VIEW_BYTES)?;
     let longest = if whole { i32::MAX as usize } else { BUFFER_STEP };
     let slice = bytes.as_slice();
     let mut views = Vec::with_capacity(offsets.len().saturating_sub(1));
@@ -111,7 +111,7 @@ pub(crate) fn from_offsets(
 /// If it exceeds the limits.
 pub(crate) fn count_rows(dtype: &DType, to: &DataType, rows: usize, limits: &Limits) -> Result<usize> {
     let width = if *to == data_type(dtype)? { VIEW_BYTES } else { size_of::<usize>() };
-    limits.decoded_bytes(rows, width)
+    limits.count_rows(rows, width)
 }
 
 /// Concatenated values, as Arrow type `to`. Values under nulls need not be text. `decode` returns `None` if codes do not
@@ -177,7 +177,7 @@ pub(crate) fn present_views(array: ArrayRef, to: &DataType, limits: &Limits) -> 
     };
     if array.data_type() != to {
         let bytes = views.iter().fold(0usize, |sum, view| sum.saturating_add(view_len(*view)));
-        limits.decoded_bytes(bytes, 1)?;
+        limits.count_bytes(bytes as u64)?;
         if !matches!(to, DataType::LargeUtf8 | DataType::LargeBinary) && i32::try_from(bytes).is_err() {
             return Err(Error::limit(format!("{bytes} bytes of strings do not fit {to}")));
         }
@@ -223,7 +223,7 @@ fn with_offsets<T: ByteArrayType>(
     let (Some(first), Some(_)) = (offsets.first(), T::Offset::from_usize(bytes.len())) else {
         return Ok(None);
     };
-    limits.decoded_bytes(offsets.len(), size_of::<T::Offset>())?;
+    limits.count::<T::Offset>(offsets.len())?;
     // No offset exceeds the last one, which fits.
     let offsets: Vec<T::Offset> = offsets.iter().map(|offset| T::Offset::usize_as(offset - first)).collect();
     let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));

@@ -35,7 +35,7 @@ pub(crate) fn concat(parts: &[ArrayRef], to: &DataType, limits: &Limits) -> Resu
         return restore(&joined, to, limits);
     }
     let reserved = reserved_bytes(to, rows as u64).saturating_add(listed as u64);
-    limits.decoded_bytes(usize::try_from(reserved).unwrap_or(usize::MAX), 1)?;
+    limits.count_bytes(reserved)?;
     match to {
         DataType::Utf8View => views::<StringViewType>(parts),
         DataType::BinaryView => views::<BinaryViewType>(parts),

@@ -62,7 +62,7 @@ pub(crate) fn from_unscaled(
     if let Some(width) =
         to.primitive_width().filter(|width| values.data_type().primitive_width() != Some(*width))
     {
-        limits.decoded_bytes(values.len(), width)?;
+        limits.count_rows(values.len(), width)?;
     }
     match to {
         DataType::Dictionary(_, decoded) => present(from_unscaled(values, nulls, decoded, limits)?, to),
@@ -132,7 +132,7 @@ where
             )));
         }
         // Those under nulls are arbitrary. Arrow's casts convert them, too, and panic if they have too many digits.
-        limits.decoded_bytes(values.len(), size_of::<T::Native>())?;
+        limits.count::<T::Native>(values.len())?;
         let kept = resized.typed_data::<T::Native>().iter().zip(values);
         let kept = kept.map(|(resized, value)| match is_within(*value, beyond) {
             true => *resized,

@@ -61,7 +61,7 @@ impl EncodedArray for Decoded {
                 None => {
                     // Arrow reserves this memory whether it will be used or not.
                     let reserved = reserved_bytes(self.array.data_type(), mask.true_count() as u64);
-                    self.limits().decoded_bytes(usize::try_from(reserved).unwrap_or(usize::MAX), 1)?;
+                    self.limits().count_bytes(reserved)?;
                     arrow::compute::filter(&self.array, &mask.to_filter())?
                 }
             },

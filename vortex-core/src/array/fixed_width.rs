@@ -61,7 +61,7 @@ pub(crate) fn fixed_width(
 /// If a copy exceeds the limits: any number of arrays may share a buffer.
 pub(crate) fn into_vec<N: ArrowNativeType>(values: ScalarBuffer<N>, limits: &Limits) -> Result<Vec<N>> {
     values.into_inner().into_vec::<N>().or_else(|shared| {
-        limits.decoded_bytes(shared.len(), 1)?;
+        limits.count_bytes(shared.len() as u64)?;
         Ok(shared.typed_data::<N>().to_vec())
     })
 }
@@ -75,7 +75,8 @@ pub(crate) fn own_bytes<N: ArrowNativeType>(
     limits: &Limits,
 ) -> Result<MutableBuffer> {
     values.into_inner().into_mutable().or_else(|shared| {
-        let mut copy = MutableBuffer::new(limits.decoded_bytes(shared.len(), 1)?);
+        limits.count_bytes(shared.len() as u64)?;
+        let mut copy = MutableBuffer::new(shared.len());
         copy.extend_from_slice(&shared);
         Ok(copy)
     })

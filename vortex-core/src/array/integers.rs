@@ -86,7 +86,7 @@ pub(crate) fn decode_integers<R>(
     what: &str,
     convert: impl Fn(i128) -> Result<R>,
 ) -> Result<Vec<R>> {
-    child.limits().decoded_bytes(child.len(), size_of::<R>())?;
+    child.limits().count::<R>(child.len())?;
     integers_of(&child.decode_preferred()?, child.dtype().ptype()?, what, convert)
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn one_more(rows: usize) -> Result<usize> {
 /// Decodes offsets, which must not decrease or exceed `end`. There are [`one_more`] of them than rows.
 pub(crate) fn decode_offsets(child: &EncodedRef, what: &str, end: usize) -> Result<Vec<usize>> {
     let ptype = child.dtype().ptype()?;
-    child.limits().decoded_bytes(child.len(), size_of::<usize>())?;
+    child.limits().count::<usize>(child.len())?;
     let decoded = child.decode_preferred()?;
     if decoded.null_count() > 0 {
         return Err(Error::corrupt(format!("{what} have nulls")));

@@ -127,7 +127,7 @@ impl Node<'_> {
             let Some(place) = places.get(usize::from(*at)).filter(|_| !taken.contains_key(at)) else {
                 return Ok(());
             };
-            self.take_bytes(place.len())?;
+            self.limits().count_bytes(place.len() as u64)?;
             let range = start + place.start as u64..start + place.end as u64;
             let bytes = match are_copied {
                 true => pieces.with(range, |bytes| Buffer::from(bytes))?,

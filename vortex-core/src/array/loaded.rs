@@ -60,7 +60,7 @@ impl LoadedRows {
             && known.rows == rows
             && known.array.dtype() == dtype
         {
-            limits.decoded_bytes(known.byte_len, 1)?;
+            limits.count_bytes(known.byte_len as u64)?;
             self.spared.set(self.spared.get().saturating_add(known.byte_len));
             return Ok(Arc::clone(&known.array));
         }
@@ -69,7 +69,7 @@ impl LoadedRows {
         if rows.len() > MOST_ROWS {
             return Ok(array);
         }
-        limits.decoded_bytes(rows.len(), size_of::<usize>())?;
+        limits.count::<usize>(rows.len())?;
         let loaded = Rows { len, rows: rows.to_vec(), array: Arc::clone(&array), byte_len: work.byte_len() };
         self.known.borrow_mut().insert(place, loaded);
         Ok(array)
@@ -140,7 +140,7 @@ mod tests {
         let dtype = DType::Primitive(PType::I32, false);
         let load = || {
             loaded.get_or_load(Place { segment: 0, node: 0 }, &dtype, 1, &[0], &limits, || {
-                limits.decoded_bytes(52, 1)?;
+                limits.count_bytes(52)?;
                 let array = Arc::new(Int32Array::from(vec![1]));
                 Ok(Arc::new(Decoded::new(dtype.clone(), array, &limits)) as EncodedRef)
             })

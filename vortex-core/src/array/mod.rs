@@ -224,7 +224,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
             return Ok(None);
         }
         // Rows that take no bytes are limited by nothing else.
-        self.limits().decoded_bytes(self.len().div_ceil(8), 1)?;
+        self.limits().count_bytes(self.len().div_ceil(8) as u64)?;
         Ok(self.validity()?.null_test(predicate, self.len()))
     }
 

@@ -71,15 +71,6 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// Counts bytes that are decompressed or copied to load this node, before they are. They last as long as
-    /// the array, so they count as decoded.
-    ///
-    /// # Errors
-    /// If there are too many in the whole tree, or in the work that it is loaded for.
-    pub fn take_bytes(&self, byte_len: usize) -> Result<()> {
-        self.limits().decoded_bytes(byte_len, 1).map(drop)
-    }
-
     fn load_as(&self, id: &str) -> Result<EncodedRef> {
         self.enter()?;
         let array = self.encoding(id)?.load(self).at(|| id)?;
@@ -119,7 +110,8 @@ impl<'a> Node<'a> {
         self.len == 0
     }
 
-    /// The limits for decoding.
+    /// The limits for decoding. Bytes that are decompressed or copied to load the node last as long as the array, so they
+    /// [count](Limits::count_bytes) before they are.
     pub fn limits(&self) -> &'a Limits {
         self.context.limits
     }
@@ -146,7 +138,7 @@ impl<'a> Node<'a> {
     pub(crate) fn message<M: Message + Default>(&self) -> Result<M> {
         let byte_len = self.metadata().len();
         if byte_len > SHORT_METADATA {
-            counted_apart(|| self.take_bytes(byte_len.saturating_mul(PARSED_PER_BYTE)))?;
+            counted_apart(|| self.limits().count_rows(byte_len, PARSED_PER_BYTE))?;
         }
         let message = M::decode(self.metadata_bytes().clone());
         message.map_err(|error| Error::corrupt(format!("metadata: {error}")))
@@ -327,7 +319,7 @@ impl<'a> Node<'a> {
     /// If they must be copied, and the tree has too many bytes.
     pub fn aligned(&self, bytes: Buffer, width: usize) -> Result<Buffer> {
         if !is_aligned(&bytes, width) {
-            self.take_bytes(bytes.len())?;
+            self.limits().count_bytes(bytes.len() as u64)?;
         }
         Ok(aligned(bytes, width))
     }
@@ -338,9 +330,9 @@ impl<'a> Node<'a> {
     /// If the bytes are not such a value, or the tree has too many bytes.
     pub fn scalar(&self, bytes: &[u8], dtype: &DType) -> Result<Scalar> {
         // They are looked at first, even if nothing of them is kept.
-        self.take_bytes(bytes.len())?;
+        self.limits().count_bytes(bytes.len() as u64)?;
         let scalar = crate::wire::scalar_from_bytes(bytes, dtype, self.context.limits)?;
-        self.take_bytes(held_bytes(scalar.value()).saturating_sub(bytes.len()))?;
+        self.limits().count_bytes(held_bytes(scalar.value()).saturating_sub(bytes.len()) as u64)?;
         Ok(scalar)
     }
 }

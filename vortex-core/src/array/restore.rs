@@ -217,9 +217,9 @@ fn fixed_size_list(
     } else {
         // Null rows take as many elements as others.
         let width = size_of::<Option<i64>>();
-        let elements = limits.decoded_bytes(array.len(), size_of_row.saturating_mul(width))? / width;
+        let elements = limits.count_rows(array.len(), size_of_row.saturating_mul(width))? / width;
         let bytes = reserved_bytes(carried.data_type(), elements as u64);
-        limits.decoded_bytes(usize::try_from(bytes).unwrap_or(usize::MAX), 1)?;
+        limits.count_bytes(bytes)?;
         let mut indices = Vec::with_capacity(elements);
         for row in 0..array.len() {
             let (start, len) = (array.value_offsets()[row], array.value_length(row).as_usize());
@@ -242,7 +242,7 @@ fn fixed_size_list(
 
 fn fixed_size_binary(array: &LargeBinaryArray, width: i32, limits: &Limits) -> Result<ArrayRef> {
     let bytes_of_row = usize::try_from(width).unwrap_or(0);
-    let mut bytes = Vec::with_capacity(limits.decoded_bytes(array.len(), bytes_of_row)?);
+    let mut bytes = Vec::with_capacity(limits.count_rows(array.len(), bytes_of_row)?);
     for row in 0..array.len() {
         match array.value(row) {
             _ if array.is_null(row) => bytes.resize(bytes.len() + bytes_of_row, 0),

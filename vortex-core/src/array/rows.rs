@@ -246,7 +246,7 @@ impl<'a> Node<'a> {
         ranges: impl Iterator<Item = Range<usize>> + Clone,
     ) -> Result<Buffer> {
         let total = ranges.clone().fold(0usize, |sum, range| sum.saturating_add(range.len()));
-        self.take_bytes(total)?;
+        self.limits().count_bytes(total as u64)?;
         let mut gathered = MutableBuffer::new(total);
         let append = |range| self.with_piece(at, range, |bytes| gathered.extend_from_slice(bytes));
         all(ranges.map(append))?;

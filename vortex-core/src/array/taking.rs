@@ -36,7 +36,7 @@ pub(crate) fn take_within<T: ArrowPrimitiveType>(
 ) -> Result<ArrayRef> {
     let bytes = RowBytes::of(values).sum_at(indices.values().iter().map(|index| index.as_usize()));
     let reserved = reserved_bytes(values.data_type(), indices.len() as u64);
-    limits.decoded_bytes(usize::try_from(bytes.max(reserved)).unwrap_or(usize::MAX), 1)?;
+    limits.count_bytes(bytes.max(reserved))?;
     if i32::try_from(bytes).is_err() && has_narrow_offsets(values.data_type()) {
         return Err(Error::limit(format!("{bytes} bytes of repeated values")));
     }

@@ -46,7 +46,7 @@ impl AnyKeys {
             PType::U16 => AnyKeys::U16(decoded.as_primitive::<UInt16Type>().values().clone()),
             PType::U32 => AnyKeys::U32(decoded.as_primitive::<UInt32Type>().values().clone()),
             _ => {
-                codes.limits().decoded_bytes(codes.len(), size_of::<u32>())?;
+                codes.limits().count::<u32>(codes.len())?;
                 AnyKeys::U32(integers_of(&decoded, ptype, "codes", narrow)?.into())
             }
         };

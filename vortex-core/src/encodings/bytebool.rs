@@ -66,7 +66,7 @@ impl EncodedArray for ByteBoolArray {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
-        self.limits().decoded_bytes(self.bytes.len().div_ceil(8), 1)?;
+        self.limits().count_bytes(self.bytes.len().div_ceil(8) as u64)?;
         let bits = not_zero(self.bytes.as_slice());
         let nulls = self.validity()?.to_nulls(self.len());
         present(Arc::new(BooleanArray::new(bits, nulls)), to)

@@ -133,7 +133,7 @@ impl ChunkedArray {
     /// at a time.
     fn decode_primitive(&self, to: &DataType, width: usize) -> Result<ArrayRef> {
         let rows = self.len();
-        self.limits().decoded_bytes(rows, width)?;
+        self.limits().count_rows(rows, width)?;
         let mut values = MutableBuffer::with_capacity(rows * width);
         let mut nulls = NullBufferBuilder::new(rows);
         for chunk in &self.chunks {
@@ -169,7 +169,7 @@ impl EncodedArray for ChunkedArray {
         }
         // Chunks that share bytes with the file count as nothing, however often they repeat.
         let width = self.dtype().row_bytes_hint();
-        self.limits().decoded_bytes(self.len(), width)?;
+        self.limits().count_rows(self.len(), width)?;
         let parts = self.chunks.iter().map(|chunk| counted_before(chunk.len() * width, || chunk.decode(to)));
         concat(&parts.collect::<Result<Vec<_>>>()?, to, self.limits())
     }

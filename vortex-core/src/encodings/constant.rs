@@ -94,7 +94,7 @@ impl EncodedArray for ConstantArray {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
-        let bytes = self.limits().decoded_bytes(self.len(), row_bytes(self.value.value(), to))?;
+        let bytes = self.limits().count_rows(self.len(), row_bytes(self.value.value(), to))?;
         if has_narrow_offsets(to) && i32::try_from(bytes).is_err() {
             return Err(Error::limit(format!("{bytes} bytes of one value behind 32-bit offsets")));
         }
@@ -110,7 +110,7 @@ impl EncodedArray for ConstantArray {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        self.limits().decoded_bytes(self.len(), 1)?;
+        self.limits().count_rows(self.len(), 1)?;
         Ok(match predicate.evaluate_scalar(&self.value)? {
             Some(outcome) => BooleanArray::from(vec![outcome; self.len()]),
             None => BooleanArray::new_null(self.len()),

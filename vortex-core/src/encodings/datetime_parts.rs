@@ -279,7 +279,7 @@ impl EncodedArray for DateTimePartsArray {
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let len = self.len();
-        self.limits().decoded_bytes(len, size_of::<i64>())?;
+        self.limits().count::<i64>(len)?;
         let preferred = data_type(self.dtype())?;
         let Some(sum) = self.sum()? else { return Ok(new_null_array(to, len)) };
         let sums = Buffer::from_vec(sum.rows(len)?);

@@ -133,7 +133,7 @@ impl DecimalBytePartsArray {
         }
         // Parts of 64 bits, and the integers composed of them.
         let width = 8 * (1 + self.lower.len()) + if self.lower.len() == 1 { 16 } else { 32 };
-        self.limits().decoded_bytes(self.len(), width)?;
+        self.limits().count_rows(self.len(), width)?;
         let nulls = first.nulls().cloned();
         let first = present(first, &DataType::Int64)?;
         let first = first.as_primitive::<Int64Type>().values();

@@ -129,7 +129,7 @@ impl DeltaArray {
 
     /// The values, and the nulls that the deltas have.
     fn values<W: Word>(&self) -> Result<(Vec<W>, Option<NullBuffer>)> {
-        self.limits().decoded_bytes(self.len(), size_of::<W>())?;
+        self.limits().count::<W>(self.len())?;
         let (bases, _) = decode_raw::<W>(&self.bases)?;
         let (deltas, transposed) = decode_raw::<W>(&self.deltas)?;
         let mut out = Vec::with_capacity(self.len());

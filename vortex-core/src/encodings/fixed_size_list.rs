@@ -48,7 +48,7 @@ impl Encoding for FixedSizeList {
 
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         let (element, size, count) = parts(node)?;
-        node.limits().decoded_bytes(rows.len().saturating_mul(size), size_of::<usize>())?;
+        node.limits().count::<usize>(rows.len().saturating_mul(size))?;
         let wanted: Vec<usize> = rows.iter().flat_map(|row| row * size..(row + 1) * size).collect();
         let picked = node.of_rows(rows);
         // Both are requested before an error of one of them is returned.
@@ -104,7 +104,7 @@ impl EncodedArray for FixedSizeListArray {
         let elements = self.elements.decode(item.data_type())?;
         if elements.data_type() == &DataType::Null {
             // Arrow computes which of them are null.
-            self.limits().decoded_bytes(elements.len().div_ceil(8), 1)?;
+            self.limits().count_bytes(elements.len().div_ceil(8) as u64)?;
         }
         let nulls = self.validity()?.to_nulls(self.len());
         Ok(Arc::new(ArrowList::try_new_with_length(Arc::clone(item), *size, elements, nulls, self.len())?))
@@ -119,14 +119,14 @@ impl EncodedArray for FixedSizeListArray {
             Pick::Slice(rows) => window_of(&self.elements, rows.start * self.size..rows.end * self.size)?,
             Pick::Filter(mask) => {
                 let count = mask.true_count().saturating_mul(self.size);
-                self.limits().decoded_bytes(Mask::max_bytes(self.elements.len(), count), 1)?;
+                self.limits().count_bytes(Mask::max_bytes(self.elements.len(), count) as u64)?;
                 let runs = mask.runs();
                 let runs = runs.iter().map(|run| run.start * self.size..run.end * self.size);
                 self.elements.filter(&Mask::from_runs(self.elements.len(), runs))?
             }
             Pick::Take(indices) => {
                 let width = self.size.saturating_mul(size_of::<u64>());
-                let count = self.limits().decoded_bytes(indices.len(), width)?;
+                let count = self.limits().count_rows(indices.len(), width)?;
                 let size = self.size as u64;
                 let mut elements = Vec::with_capacity(count / size_of::<u64>());
                 for row in indices.values() {

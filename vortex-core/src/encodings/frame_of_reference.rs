@@ -199,7 +199,7 @@ impl ForArray {
     ) -> Result<EncodedRef> {
         let added = self.references.decode::<W>()?;
         let (encoded, nulls) = decode_raw::<W>(&encoded)?;
-        self.limits().decoded_bytes(encoded.len(), size_of::<W>())?;
+        self.limits().count::<W>(encoded.len())?;
         let values = encoded.iter().zip(rows).map(|(value, row)| value.plus(added.of_row(row)));
         let array = array_of_raw(self.ptype, values.collect::<Vec<_>>().into(), nulls)?;
         Ok(self.header.decoded(array))

@@ -32,7 +32,7 @@ impl IntegerTest {
             IntegerTest::Uniform(outcome) => outcome,
         };
         // Rows that take no bytes are limited by nothing else. Their validity takes as many bits.
-        array.limits().decoded_bytes(len.div_ceil(8), 2)?;
+        array.limits().count_rows(len.div_ceil(8), 2)?;
         let bits = if outcome { BooleanBuffer::new_set(len) } else { BooleanBuffer::new_unset(len) };
         Ok(BooleanArray::new(bits, array.validity()?.to_nulls(len)))
     }

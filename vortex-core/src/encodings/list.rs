@@ -72,7 +72,7 @@ impl Encoding for List {
         let validity = node.of_rows(rows).validity_child(2);
         let ranges = node.ranges(1, &offsets, node.len(), rows, elements_len)?;
         let count = ranges.iter().fold(0usize, |count, range| count.saturating_add(range.len()));
-        node.limits().decoded_bytes(count, size_of::<usize>())?;
+        node.limits().count::<usize>(count)?;
         let offsets = ends(&ranges);
         let wanted: Vec<usize> = ranges.into_iter().flatten().collect();
         let elements = node.child_rows(0, element, elements_len, &wanted)?;
@@ -119,7 +119,7 @@ impl ListArray {
     /// Offsets starting at zero, and the elements they refer to, decoded as `item`.
     fn parts<O: OffsetSizeTrait>(&self, item: &Field) -> Result<(OffsetBuffer<O>, ArrayRef)> {
         let ptype = self.offsets.dtype().ptype()?;
-        self.limits().decoded_bytes(self.offsets.len(), size_of::<O>())?;
+        self.limits().count::<O>(self.offsets.len())?;
         let offsets = self.offsets.decode_preferred()?;
         let (offsets, window) = match_integer!(
             ptype,

@@ -76,7 +76,7 @@ impl Encoding for ListView {
         let mut views = Views::read(&offsets?, &sizes?, nulls.as_ref(), elements_len)?;
         let runs = views.runs();
         let count = runs.iter().fold(0usize, |count, run| count.saturating_add(run.len()));
-        node.limits().decoded_bytes(count, size_of::<usize>())?;
+        node.limits().count::<usize>(count)?;
         views.compact(&runs);
         let wanted: Vec<usize> = runs.into_iter().flatten().collect();
         let elements = node.child_rows(0, element, elements_len, &wanted)?;
@@ -210,7 +210,7 @@ impl Views {
 /// Decodes non-null integers. Negative ones become huge, so that they reach beyond any elements.
 fn decode_counts(child: &EncodedRef) -> Result<Vec<usize>> {
     let ptype = child.dtype().ptype()?;
-    child.limits().decoded_bytes(child.len(), size_of::<usize>())?;
+    child.limits().count::<usize>(child.len())?;
     let decoded = child.decode_preferred()?;
     match_integer!(ptype, |T| {
         Ok(decoded.as_primitive::<T>().values().iter().map(|value| value.as_usize()).collect())
@@ -261,7 +261,7 @@ impl ListViewArray {
             views.compact(std::slice::from_ref(&window));
             return elements.decode(item.data_type());
         }
-        self.limits().decoded_bytes(Mask::max_bytes(window.len(), used), 1)?;
+        self.limits().count_bytes(Mask::max_bytes(window.len(), used) as u64)?;
         views.compact(&runs);
         let runs = runs.iter().map(|run| run.start - window.start..run.end - window.start);
         let used = elements.filter(&Mask::from_runs(window.len(), runs))?;
@@ -295,7 +295,7 @@ impl ListViewArray {
 
     /// The concatenated elements of all views, `total` elements.
     fn copy(&self, elements: &ArrayRef, views: &Views, total: usize) -> Result<ArrayRef> {
-        self.limits().decoded_bytes(total, size_of::<u64>())?;
+        self.limits().count::<u64>(total)?;
         let indices = UInt64Array::from_iter_values(views.ranges().flatten().map(|at| at as u64));
         take_within(elements, &indices, self.limits())
     }

@@ -51,7 +51,7 @@ impl EncodedArray for NullRows {
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         if to != &DataType::Null {
-            self.limits().decoded_bytes(self.len(), to.primitive_width().unwrap_or(16))?;
+            self.limits().count_rows(self.len(), to.primitive_width().unwrap_or(16))?;
         }
         present(Arc::new(NullArray::new(self.len())), to)
     }
@@ -70,7 +70,7 @@ impl EncodedArray for NullRows {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        self.limits().decoded_bytes(self.len(), 1)?;
+        self.limits().count_rows(self.len(), 1)?;
         self.matches_decoded(predicate)
     }
 

@@ -99,7 +99,7 @@ impl Places {
         limits: &Limits,
     ) -> Result<(Vec<T>, Vec<u64>)> {
         let count = self.value_count();
-        limits.decoded_bytes(count, size_of::<T>())?;
+        limits.count::<T>(count)?;
         let mut gathered = Vec::with_capacity(count);
         let ends = self.join(|own| gathered.extend_from_slice(&values[own.start - first..own.end - first]));
         Ok((gathered, ends))

@@ -63,7 +63,7 @@ impl Encoding for Patched {
         let Some(lane_offsets_len) = slots.and_then(|slots| slots.checked_add(1)) else {
             return Err(Error::corrupt(format!("{} rows in {lanes} lanes", node.len())));
         };
-        node.limits().decoded_bytes(lane_offsets_len, size_of::<usize>())?;
+        node.limits().count::<usize>(lane_offsets_len)?;
         let inner = node.child(0, node.dtype(), node.len())?;
         let integers = |ptype| DType::Primitive(ptype, false);
         Ok(Arc::new(PatchedArray {
@@ -105,7 +105,7 @@ impl PatchedArray {
         };
         let (indices, _) = decode_raw::<u16>(&self.indices.slice(first..last)?)?;
         // There may be more patches than rows.
-        self.limits().decoded_bytes(indices.len(), size_of::<Option<usize>>())?;
+        self.limits().count::<Option<usize>>(indices.len())?;
         let own = self.rows.positions();
         let mut rows = Vec::with_capacity(indices.len());
         // The lane of a patch does not matter; the chunk changes every `lanes` slots.
@@ -130,7 +130,7 @@ impl PatchedArray {
     /// The patches in ascending order of rows; if a row has several, the last one applies.
     fn sort_by_row(&self) -> Result<Patches> {
         let (rows, values) = self.patches()?;
-        self.limits().decoded_bytes(rows.len(), 2 * size_of::<(usize, u64)>())?;
+        self.limits().count_rows(rows.len(), 2 * size_of::<(usize, u64)>())?;
         let mut numbered: Vec<(usize, usize)> =
             rows.iter().enumerate().filter_map(|(number, row)| Some(((*row)?, number))).collect();
         numbered.sort_unstable_by_key(|(row, number)| (*row, std::cmp::Reverse(*number)));

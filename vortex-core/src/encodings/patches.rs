@@ -94,7 +94,7 @@ impl Patches {
         let window = offset.and_then(|offset| Some(offset..offset.checked_add(rows)?));
         let window =
             window.ok_or_else(|| Error::corrupt(format!("patch offset {} overflows", message.offset)))?;
-        node.limits().decoded_bytes(len, size_of::<usize>())?;
+        node.limits().count::<usize>(len)?;
 
         let indices =
             node.child(first_child, &unsigned_type(message.indices_ptype, "patch indices")?, len)?;

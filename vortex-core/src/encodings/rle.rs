@@ -90,7 +90,7 @@ impl Encoding for Rle {
             return Err(Error::corrupt(format!("indices are {indices_ptype}, not u8 or u16")));
         }
         let starts = unsigned_type(metadata.values_idx_offsets_ptype, OFFSETS)?;
-        node.limits().decoded_bytes(starts_len, size_of::<usize>())?;
+        node.limits().count::<usize>(starts_len)?;
 
         let values = node.child(0, &DType::Primitive(ptype, false), values_len)?;
         let nullable = node.dtype().is_nullable();
@@ -168,7 +168,7 @@ impl RleArray {
         of_values: &[V],
         starts: &[usize],
     ) -> Result<(Vec<V>, Option<NullBuffer>)> {
-        self.limits().decoded_bytes(self.len(), size_of::<V>())?;
+        self.limits().count::<V>(self.len())?;
         match self.indices_ptype {
             PType::U8 => self.spread_by::<V, u8>(of_values, starts),
             _ => self.spread_by::<V, u16>(of_values, starts),

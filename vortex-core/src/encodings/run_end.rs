@@ -109,7 +109,7 @@ impl Parts {
         if run_count == 0 && covers > 0 {
             return Err(Error::corrupt(format!("no runs for {len} rows from row {offset}")));
         }
-        node.limits().decoded_bytes(run_count, size_of::<u64>())?;
+        node.limits().count::<u64>(run_count)?;
         Ok(Self { ends, run_count, offset, covers })
     }
 
@@ -149,7 +149,7 @@ impl Runs {
 
 /// Checks that the ends of runs do not decrease and cover `covers` rows.
 fn checked(ends: &EncodedRef, covers: u64, limits: &Limits) -> Result<ScalarBuffer<u64>> {
-    limits.decoded_bytes(ends.len(), size_of::<u64>())?;
+    limits.count::<u64>(ends.len())?;
     let decoded = ends.decode_preferred()?;
     let ends: ScalarBuffer<u64> = match_integer!(ends.dtype().ptype()?, |T| {
         let ends = positions::<false, _>(decoded.as_primitive::<T>().values());
@@ -240,7 +240,7 @@ impl EncodedArray for RunEndArray {
         let window = self.window()?;
         Ok(match self.values(&window)?.validity()? {
             Validity::Bits(nulls) => {
-                self.limits().decoded_bytes(self.len(), 1)?;
+                self.limits().count_rows(self.len(), 1)?;
                 let bits = window.repeat_bits(nulls.inner());
                 Validity::from_nulls(Some(null_buffer(bits)))
             }
@@ -280,7 +280,7 @@ impl EncodedArray for RunEndArray {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        self.limits().decoded_bytes(self.len(), 1)?;
+        self.limits().count_rows(self.len(), 1)?;
         let window = self.window()?;
         let outcome = self.values(&window)?.matches(predicate)?;
         let nulls = outcome.nulls().filter(|nulls| nulls.null_count() > 0);
@@ -330,19 +330,19 @@ fn repeat(values: &ArrayRef, window: &Window<'_>, limits: &Limits) -> Result<Arr
     let nulls = values.nulls().filter(|nulls| nulls.null_count() > 0);
     let nulls = || nulls.map(|nulls| null_buffer(window.repeat_bits(nulls.inner())));
     if let Some(values) = values.as_boolean_opt() {
-        limits.decoded_bytes(rows, 1)?;
+        limits.count_rows(rows, 1)?;
         return Ok(Arc::new(BooleanArray::new(window.repeat_bits(values.values()), nulls())));
     }
     if let Some(values) = values.as_string_view_opt() {
-        limits.decoded_bytes(rows, size_of::<u128>())?;
+        limits.count::<u128>(rows)?;
         return Ok(Arc::new(repeat_views(values, window.ends(), rows, nulls())));
     }
     if let Some(values) = values.as_binary_view_opt() {
-        limits.decoded_bytes(rows, size_of::<u128>())?;
+        limits.count::<u128>(rows)?;
         return Ok(Arc::new(repeat_views(values, window.ends(), rows, nulls())));
     }
     match_width!(values.data_type().primitive_width(), |N| {
-        limits.decoded_bytes(rows, size_of::<N>())?;
+        limits.count::<N>(rows)?;
         let repeated = repeat_runs(&values_of::<N>(values), window.ends(), rows);
         fixed_width(values.data_type().clone(), rows, Buffer::from_vec(repeated), nulls())
     }, else repeat_by_index(values, window, limits))
@@ -350,7 +350,7 @@ fn repeat(values: &ArrayRef, window: &Window<'_>, limits: &Limits) -> Result<Arr
 
 /// Repeats values of any type, gathered by run number.
 fn repeat_by_index(values: &ArrayRef, window: &Window<'_>, limits: &Limits) -> Result<ArrayRef> {
-    limits.decoded_bytes(window.len, size_of::<u32>())?;
+    limits.count::<u32>(window.len)?;
     let runs = u32::try_from(values.len()).map_err(|_| Error::limit(format!("{} runs", values.len())))?;
     let runs: Vec<u32> = (0..runs).collect();
     take_within(values, &UInt32Array::from(repeat_runs(&runs, window.ends(), window.len)), limits)
@@ -498,7 +498,7 @@ pub(crate) mod tests {
         let matches_after = |bytes| {
             let array = tree.load_within(&I32, 0, &limits).unwrap();
             let _work = Work::begin();
-            limits.decoded_bytes(bytes, 1).unwrap();
+            limits.count_bytes(bytes).unwrap();
             array.matches(&Predicate::IsNull)
         };
         assert!(matches_after(1_000).is_ok());

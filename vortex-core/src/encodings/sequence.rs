@@ -80,7 +80,7 @@ struct SequenceArray {
 impl SequenceArray {
     /// The values of some rows.
     fn values(&self, rows: impl ExactSizeIterator<Item = usize>) -> Result<ArrayRef> {
-        self.limits().decoded_bytes(rows.len(), self.ptype.byte_width())?;
+        self.limits().count_rows(rows.len(), self.ptype.byte_width())?;
         match_word!(self.ptype, |W| {
             // Truncation in two's complement preserves the value modulo the width.
             let (base, step) = (W::narrow(self.base as u64), W::narrow(self.step as u64));
@@ -123,7 +123,7 @@ impl EncodedArray for SequenceArray {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
-        self.limits().decoded_bytes(self.len(), self.ptype.byte_width())?;
+        self.limits().count_rows(self.len(), self.ptype.byte_width())?;
         let values = match_word!(self.ptype, |W| {
             // Truncation in two's complement preserves the value modulo the width.
             let (base, step) = (W::narrow(self.base as u64), W::narrow(self.step as u64));
@@ -161,7 +161,7 @@ impl EncodedArray for SequenceArray {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        self.limits().decoded_bytes(self.len(), 1)?;
+        self.limits().count_rows(self.len(), 1)?;
         if let Some(outcome) = self.null_test(predicate)? {
             return Ok(outcome);
         }

@@ -88,7 +88,7 @@ impl SparseArray {
         values: &ArrayRef,
         fill: &ArrayRef,
     ) -> Result<ArrayRef> {
-        self.limits().decoded_bytes(self.len(), size_of::<N>())?;
+        self.limits().count::<N>(self.len())?;
         let nulls = spread_nulls(located, self.len(), values.nulls(), fill.is_null(0));
         let mut out = repeat_one(values_of::<N>(fill)[0], self.len());
         for (row, value) in located.rows().zip(values_of::<N>(values).iter()) {
@@ -98,7 +98,7 @@ impl SparseArray {
     }
 
     fn decode_gathered(&self, located: &Located<'_>, values: &ArrayRef, fill: &ArrayRef) -> Result<ArrayRef> {
-        self.limits().decoded_bytes(self.len(), size_of::<u32>())?;
+        self.limits().count::<u32>(self.len())?;
         let count =
             u32::try_from(located.len()).map_err(|_| Error::limit(format!("{} patches", located.len())))?;
         let mut indices = vec![count; self.len()];
@@ -143,7 +143,7 @@ impl EncodedArray for SparseArray {
         let values = located.values.decode(to)?;
         let fill = self.with(None, 1).decode(to)?;
         if let (Some(patches), Some(filled)) = (values.as_boolean_opt(), fill.as_boolean_opt()) {
-            self.limits().decoded_bytes(self.len(), 1)?;
+            self.limits().count_rows(self.len(), 1)?;
             let nulls = spread_nulls(&located, self.len(), values.nulls(), fill.is_null(0));
             let bits = located.spread(self.len(), filled.value(0), patches.values().iter());
             return Ok(Arc::new(BooleanArray::new(bits, nulls)));
@@ -163,7 +163,7 @@ impl EncodedArray for SparseArray {
             (Validity::AllValid, false) => Validity::AllValid,
             (Validity::AllNull, true) => Validity::AllNull,
             (patches, fill_is_null) => {
-                self.limits().decoded_bytes(self.len(), 1)?;
+                self.limits().count_rows(self.len(), 1)?;
                 let patches = patches.to_nulls(located.len());
                 Validity::from_nulls(spread_nulls(&located, self.len(), patches.as_ref(), fill_is_null))
             }
@@ -181,7 +181,7 @@ impl EncodedArray for SparseArray {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        self.limits().decoded_bytes(self.len(), 1)?;
+        self.limits().count_rows(self.len(), 1)?;
         let located = self.patches.locate()?;
         let patches = located.values.matches(predicate)?;
         let fill = predicate.evaluate_scalar(&self.fill)?;

@@ -54,7 +54,7 @@ impl Encoding for VarBinView {
             )));
         }
         // They are kept one by one, even if they are empty.
-        node.take_bytes(data * size_of::<Buffer>())?;
+        node.limits().count::<Buffer>(data)?;
         let data: Arc<[Buffer]> = (0..data).map(|at| node.buffer(at)).collect::<Result<_>>()?;
         Ok(Arc::new(VarBinViewArray {
             header: node.header(ID),
@@ -79,7 +79,7 @@ impl Encoding for VarBinView {
         // Views of null rows are arbitrary.
         let lens: Vec<usize> =
             views.clone().map(|(at, view)| if valid(at) { view_len(*view) } else { 0 }).collect();
-        node.limits().decoded_bytes(lens.iter().copied().fold(0, usize::saturating_add), 1)?;
+        node.limits().count_bytes(lens.iter().copied().fold(0, usize::saturating_add) as u64)?;
         let (mut joined, mut offsets) = (Vec::new(), vec![0]);
         all(views.zip(&lens).map(|((_, view), len)| {
             let bytes = view.to_le_bytes();
@@ -128,7 +128,7 @@ impl VarBinViewArray {
             self.views.iter().enumerate().filter(|(row, _)| valid(*row)).map(|(_, view)| view_len(*view));
         let read = lens.filter(|len| *len > MAX_INLINE).fold(0, usize::saturating_add);
         if read > self.held {
-            self.limits().decoded_bytes(read, 1)?;
+            self.limits().count_bytes(read as u64)?;
         }
         Ok(())
     }

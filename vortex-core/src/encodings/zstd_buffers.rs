@@ -59,7 +59,7 @@ impl Encoding for ZstdBuffers {
             metadata.uncompressed_sizes.iter().map(|size| usize::try_from(*size).map_err(Error::limit));
         let sizes = sizes.collect::<Result<Vec<usize>>>()?;
         let total = sizes.iter().fold(0usize, |sum, size| sum.saturating_add(*size));
-        node.take_bytes(total)?;
+        node.limits().count_bytes(total as u64)?;
         let mut buffers = Vec::with_capacity(sizes.len());
         for (at, (size, alignment)) in sizes.iter().zip(&metadata.alignments).enumerate() {
             let decompressed = Buffer::from_vec(decompress(&node.buffer(at)?, *size)?);

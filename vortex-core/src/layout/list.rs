@@ -145,7 +145,7 @@ impl Layout for ListLayout {
         for row in rows {
             next += needed[next..].partition_point(|needed| needed < row);
             let list = known[next]..known[next + 1];
-            have.limits().decoded_bytes(list.len(), size_of::<u64>())?;
+            have.limits().count::<u64>(list.len())?;
             wanted.extend(list.map(|at| at as u64));
             offsets.push(wanted.len() as u64);
         }

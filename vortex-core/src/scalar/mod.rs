@@ -186,7 +186,7 @@ impl Scalar {
         limits: &Limits,
     ) -> Result<Scalar> {
         if at < array.len() && !array.is_null(at) {
-            limits.decoded_bytes(extract::scalar_bytes(array, at..at + 1), 1)?;
+            limits.count_bytes(extract::scalar_bytes(array, at..at + 1) as u64)?;
         }
         Self::from_arrow(array, at, dtype)
     }

@@ -45,7 +45,7 @@ pub(crate) fn null_rows(to: &DataType, len: usize, limits: &Limits) -> Result<Ar
     if to == &DataType::Null {
         return Ok(Arc::new(NullArray::new(len)));
     }
-    limits.decoded_bytes(len, usize::try_from(null_bytes(to)).unwrap_or(usize::MAX))?;
+    limits.count_rows(len, usize::try_from(null_bytes(to)).unwrap_or(usize::MAX))?;
     Ok(new_null_array(to, len))
 }
 

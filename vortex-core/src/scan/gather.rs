@@ -232,7 +232,7 @@ fn fetch_portion(plan: Arc<Plan>, portion: Portion) -> BoxFuture<'static, Result
         match fetch_at_once(&plan, &portion).await? {
             Fetched::All(fetched) if portion.held > 0 => {
                 let bytes = portion.held.saturating_add(held_bytes(&fetched));
-                plan.table().limits.decoded_bytes(usize::try_from(bytes).unwrap_or(usize::MAX), 1)?;
+                plan.table().limits.count_bytes(bytes)?;
                 Ok(fetched)
             }
             Fetched::All(fetched) => Ok(fetched),

@@ -96,7 +96,7 @@ impl<T> Loaded<T> {
 
     /// The value for other work than that which loaded it, which also holds the bytes.
     fn again(&self, limits: &Limits) -> Result<&T> {
-        limits.decoded_bytes(self.byte_len, 1)?;
+        limits.count_bytes(self.byte_len as u64)?;
         Ok(&self.value)
     }
 }
@@ -460,7 +460,7 @@ pub(crate) mod tests {
         for _ in 0..2 {
             let _work = Work::begin();
             load(&lease, &table).unwrap();
-            let error = limits.decoded_bytes(ROWS, 1).unwrap_err();
+            let error = limits.count_bytes(ROWS as u64).unwrap_err();
             assert!(matches!(error, Error::LimitExceeded(_)), "{error}");
         }
     }

@@ -112,7 +112,7 @@ impl SegmentTable {
             None => Ok(bytes),
             Some(scheme) => {
                 let bytes = scheme.decompress(&bytes, self.limits.max_decoded_bytes)?;
-                self.limits.decoded_bytes(bytes.len(), 1)?;
+                self.limits.count_bytes(bytes.len() as u64)?;
                 Ok(bytes.into())
             }
         }

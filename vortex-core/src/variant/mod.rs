@@ -113,8 +113,8 @@ impl Names {
             return Err(cut("metadata"));
         }
         let text = &metadata[table + (count + 1) * width..];
-        limits.decoded_bytes(count, NAME_OVERHEAD)?;
-        limits.decoded_bytes(text.len(), 1)?;
+        limits.count_rows(count, NAME_OVERHEAD)?;
+        limits.count_bytes(text.len() as u64)?;
         let mut names = Self { limits: *limits, ..Self::default() };
         let mut start = number(metadata, table, width)?;
         for at in 1..=count {
@@ -268,7 +268,7 @@ pub(crate) fn object_fields<'a>(bytes: &'a [u8], names: &Names) -> Result<Object
         let (ids, width) = container.ids;
         let name = names.name(number(bytes, ids + at * width, width)?)?;
         // Any number of fields may refer to one name.
-        names.limits.decoded_bytes(name.len(), 1)?;
+        names.limits.count_bytes(name.len() as u64)?;
         let start = container.offset(bytes, at)?.saturating_add(container.values);
         let value = bytes.get(start..).ok_or_else(|| cut("object"))?;
         let value = &value[..value_len(value)?];

@@ -52,7 +52,7 @@ impl Encoding for Numbers {
         // Both are asked for what they need before an error of one of them is returned.
         let (values, validity) = (node.values(0, ptype.byte_width()), node.validity_child(0)?);
         let nulls = validity.decode()?.to_nulls(node.len());
-        let bytes = node.limits().decoded_bytes(node.len(), ptype.byte_width())?;
+        let bytes = node.limits().count_rows(node.len(), ptype.byte_width())?;
         let values = values?;
         if values.len() != bytes {
             return Err(Error::corrupt(format!("{} bytes of values, expected {bytes}", values.len())));

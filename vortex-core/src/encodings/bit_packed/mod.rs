@@ -180,7 +180,7 @@ impl BitPackedArray {
 
     /// All values, each plus the `reference` of its block. Additions wrap.
     pub(crate) fn unpack<W: Word>(&self, reference: impl Fn(usize) -> W) -> Result<Vec<W>> {
-        self.limits().decoded_bytes(self.rows.len(), size_of::<W>())?;
+        self.limits().count::<W>(self.rows.len())?;
         let blocks = self.blocks.view::<W>()?;
         let mut out = unpack_rows(self.rows.positions(), |at, most| {
             let added = reference(at);
@@ -199,7 +199,7 @@ impl BitPackedArray {
         any_of: &[Within<W>],
         reference: impl Fn(usize) -> W,
     ) -> Result<BooleanBuffer> {
-        self.limits().decoded_bytes(self.rows.len(), 1)?;
+        self.limits().count_rows(self.rows.len(), 1)?;
         let blocks = self.blocks.view::<W>()?;
         let block_count = self.rows.block_count();
         let mut bits: Vec<u64> = Vec::with_capacity(block_count * BLOCK_BITS);
@@ -241,7 +241,7 @@ impl BitPackedArray {
 
     /// The live values. `live` has one bit per row.
     fn unpack_live<W: Word>(&self, live: &BooleanBuffer, count: usize) -> Result<Vec<W>> {
-        self.limits().decoded_bytes(count, size_of::<W>())?;
+        self.limits().count::<W>(count)?;
         let blocks = self.blocks.view::<W>()?;
         let mut out = Vec::with_capacity(count);
         let mut scratch = [W::ZERO; BLOCK];
@@ -276,7 +276,7 @@ impl BitPackedArray {
 
     /// The values of some rows, in the given order. Fastest if neighbouring rows share blocks.
     fn unpack_single<W: Word>(&self, rows: &[u64]) -> Result<Vec<W>> {
-        self.limits().decoded_bytes(rows.len(), size_of::<W>())?;
+        self.limits().count::<W>(rows.len())?;
         let blocks = self.blocks.view::<W>()?;
         let mut out = Vec::with_capacity(rows.len());
         let mut within = Vec::new();

@@ -62,7 +62,7 @@ impl Encoding for BitPackedV2 {
             }
         };
         let offsets = node.child(node.child_count() - 1, &offsets, frame.rows.block_count() + 1)?;
-        node.limits().decoded_bytes(offsets.len(), size_of::<usize>())?;
+        node.limits().count::<usize>(offsets.len())?;
         Ok(Arc::new(BitPackedArray {
             header: node.header(ID),
             ptype: frame.ptype,

@@ -127,7 +127,7 @@ impl<C: Codes> EncodedArray for CodedTextArray<C> {
         if total > places.len().saturating_mul(C::MAX_BYTES_PER_CODE) {
             return Err(Error::corrupt(format!("{} codes for {total} bytes", places.len())));
         }
-        self.limits().decoded_bytes(total, 1)?;
+        self.limits().count_bytes(total as u64)?;
         let window = self.codes.window(places, self.limits())?;
         let decode = |follow: &mut dyn Follow| C::decode(&window, total, follow);
         bytes::from_codes(self.dtype(), to, &lengths, nulls, self.limits(), decode)

@@ -26,7 +26,7 @@ impl Keys {
     /// Decodes codes of any integer type for this many values.
     pub(super) fn decode(codes: &EncodedRef, values: usize) -> Result<Self> {
         // Codes of constants take no bytes; their positions do.
-        codes.limits().decoded_bytes(codes.len(), size_of::<usize>())?;
+        codes.limits().count::<usize>(codes.len())?;
         // There are fewer than 2^32 values; any larger code is out of range, just as `u32::MAX` is.
         let (keys, nulls) = AnyKeys::decode(codes, |code| Ok(u32::try_from(code).unwrap_or(u32::MAX)))?;
         Keys { keys, nulls }.in_range_of(values)
@@ -86,12 +86,12 @@ impl Keys {
         let missing = || Error::corrupt("a code has no value");
         match values.data_type() {
             DataType::Utf8View => with_keys!(&self.keys, |keys| {
-                limits.decoded_bytes(len, size_of::<u128>())?;
+                limits.count::<u128>(len)?;
                 let views = gather_views(values.as_string_view(), keys, nulls);
                 Ok(Arc::new(views.ok_or_else(missing)?) as ArrayRef)
             }),
             DataType::BinaryView => with_keys!(&self.keys, |keys| {
-                limits.decoded_bytes(len, size_of::<u128>())?;
+                limits.count::<u128>(len)?;
                 let views = gather_views(values.as_binary_view(), keys, nulls);
                 Ok(Arc::new(views.ok_or_else(missing)?) as ArrayRef)
             }),
@@ -100,7 +100,7 @@ impl Keys {
                 Ok(Arc::new(BooleanArray::new(bits, nulls)))
             }
             other => match_width!(other.primitive_width(), |N| {
-                limits.decoded_bytes(len, size_of::<N>())?;
+                limits.count::<N>(len)?;
                 fixed_width(other.clone(), len, self.words::<N>(values).ok_or_else(missing)?, nulls)
             }, else self.copy(values, limits)),
         }

@@ -137,7 +137,7 @@ impl SharedValues {
         let outcome = match self.remembered(&data_type(self.array.dtype())?) {
             Some(values) => {
                 // Decoded values take no bytes if they are all null.
-                self.array.limits().decoded_bytes(values.len().div_ceil(8), 1)?;
+                self.array.limits().count_bytes(values.len().div_ceil(8) as u64)?;
                 predicate.evaluate(&values)?
             }
             None => self.array.matches(predicate)?,

@@ -73,7 +73,7 @@ impl Encoding for Fsst {
                 node.validity_child(2)?,
             )
         };
-        node.take_bytes(size_of::<SymbolTable>())?;
+        node.limits().count::<SymbolTable>(1)?;
         let table = Arc::new(SymbolTable::try_new(&node.buffer(0)?, &node.buffer(1)?)?);
         Ok(Arc::new(CodedTextArray {
             header: node.header(ID),
@@ -99,7 +99,7 @@ impl Encoding for Fsst {
         let symbols = (node.buffer(0), node.buffer(1));
         let ranges = ranges?;
         let codes = node.gather(2, ranges.iter().cloned())?;
-        node.take_bytes(size_of::<SymbolTable>())?;
+        node.limits().count::<SymbolTable>(1)?;
         let table = SymbolTable::try_new(&symbols.0?, &symbols.1?)?;
         let offsets = ends(&ranges);
         let lengths =

@@ -95,7 +95,7 @@ impl Encoding for OnPair {
         let ranges = ranges?;
         let offsets = ends(&ranges);
         let count = offsets.last().and_then(|end| usize::try_from(*end).ok()).unwrap_or(usize::MAX);
-        node.limits().decoded_bytes(count, size_of::<usize>())?;
+        node.limits().count::<usize>(count)?;
         let wanted: Vec<usize> = ranges.into_iter().flatten().collect();
         let codes = node.child_rows(1, &parts.codes, parts.code_count, &wanted)?;
         let (codes, tokens) = used_values(&codes, parts.token_count)?;
@@ -145,7 +145,7 @@ impl Parts {
 
     fn dictionary(&self, node: &Node<'_>) -> Result<Arc<Dictionary>> {
         // Tokens are kept when they are unpacked.
-        node.take_bytes(self.token_count.saturating_mul(Tokens::BYTES))?;
+        node.limits().count_rows(self.token_count, Tokens::BYTES)?;
         let (bytes, offsets) = (node.buffer(0), node.child(0, &self.dict_offsets, self.token_count + 1));
         Ok(Arc::new(Dictionary { bytes: bytes?, offsets: offsets?, tokens: OnceLock::new() }))
     }
@@ -220,7 +220,7 @@ impl Codes for TokenCodes {
     }
 
     fn window(&self, places: Range<usize>, limits: &Limits) -> Result<Self::Window<'_>> {
-        limits.decoded_bytes(places.len(), size_of::<u32>())?;
+        limits.count::<u32>(places.len())?;
         let codes = keys_of(&self.codes.slice(places)?)?;
         Ok((self.dictionary.tokens()?, codes))
     }
@@ -230,12 +230,12 @@ impl Codes for TokenCodes {
         let with_codes = |codes| Self { dictionary: Arc::clone(&self.dictionary), codes };
         let (count, span) = (places.value_count(), places.span());
         if count <= span.len() / MIN_PER_TAKEN {
-            limits.decoded_bytes(count, size_of::<u64>())?;
+            limits.count::<u64>(count)?;
             let mut positions = Vec::with_capacity(count);
             let ends = places.join(|codes| positions.extend(codes.map(|at| at as u64)));
             return Ok((with_codes(self.codes.take(&positions.into())?), ends));
         }
-        limits.decoded_bytes(span.len(), size_of::<u32>())?;
+        limits.count::<u32>(span.len())?;
         let codes = keys_of(&self.codes.slice(span.clone())?)?;
         let ptype = codes.ptype();
         let (codes, ends) = with_keys!(codes, |codes| {

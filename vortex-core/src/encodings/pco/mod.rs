@@ -132,7 +132,7 @@ impl StoredValues for Chunks {
         if total != *value_count {
             return Err(Error::corrupt(format!("pages hold {value_count} values for {total} valid rows")));
         }
-        array.limits().decoded_bytes(mask.true_count(), ptype.byte_width())?;
+        array.limits().count_rows(mask.true_count(), ptype.byte_width())?;
         let nulls_ref = nulls.as_ref();
         let rows = match ptype {
             PType::U16 => array.numbers::<u16>(&live, nulls_ref),
@@ -229,13 +229,13 @@ impl PcoArray {
                         let meta = chunk.meta.as_slice();
                         check_dictionary::<T>(meta, self.limits())?;
                         let (chunk, _) = file.chunk_decompressor::<T, _>(meta).map_err(broken)?;
-                        self.limits().decoded_bytes(window_values(chunk.meta()), size_of::<T>())?;
+                        self.limits().count::<T>(window_values(chunk.meta()))?;
                         opened.insert(chunk)
                     }
                 };
                 let count = page.values.len();
                 let end = (offset + live.span().end).next_multiple_of(FULL_BATCH_N).min(count);
-                self.limits().decoded_bytes(end, size_of::<T>())?;
+                self.limits().count::<T>(end)?;
                 if let Some(kept) = self.kept(page, end, opened)? {
                     let numbers = &kept.typed_data::<T>()[offset..];
                     live.runs().into_iter().for_each(|run| values.extend_from_slice(&numbers[run]));
@@ -309,7 +309,7 @@ fn check_dictionary<T>(meta: &[u8], limits: &Limits) -> Result<()> {
     if count * size_of::<T>() > meta.len() {
         return Err(Error::corrupt(format!("pco dictionary of {count} values in {} bytes", meta.len())));
     }
-    limits.decoded_bytes(count, size_of::<T>()).map(drop)
+    limits.count::<T>(count)
 }
 
 /// Number of values before the current ones that the pco crate keeps while it decodes a page.

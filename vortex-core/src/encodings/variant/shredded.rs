@@ -83,7 +83,7 @@ impl Shredded {
                 for (name, field) in fields {
                     let mut bytes = Vec::new();
                     if field.push(row, &mut bytes, names)? {
-                        self.limits.decoded_bytes(bytes.len(), 1)?;
+                        self.limits.count_bytes(bytes.len() as u64)?;
                         shredded.insert(name, bytes);
                     }
                 }
@@ -99,7 +99,7 @@ impl Shredded {
                     DataType::List(_) => window(lists.as_list::<i32>().value_offsets(), row),
                     _ => window(lists.as_list::<i64>().value_offsets(), row),
                 };
-                self.limits.decoded_bytes(range.len(), size_of::<usize>())?;
+                self.limits.count::<usize>(range.len())?;
                 let mut elements = Elements::default();
                 for at in range {
                     let bytes = elements.add(|out| {
@@ -109,7 +109,7 @@ impl Shredded {
                         out.extend(variant::NULL);
                         Ok(())
                     })?;
-                    self.limits.decoded_bytes(bytes, 1)?;
+                    self.limits.count_bytes(bytes as u64)?;
                 }
                 elements.push_array(out)?;
             }
@@ -196,7 +196,7 @@ pub(super) fn reassemble(
             out.extend(variant::NULL);
         }
         let added = names.added().then(|| names.to_metadata()).transpose()?;
-        limits.decoded_bytes(out.len().saturating_add(added.as_ref().map_or(0, Vec::len)), 1)?;
+        limits.count_bytes(out.len().saturating_add(added.as_ref().map_or(0, Vec::len)) as u64)?;
         values.try_append_value(&out)?;
         if added.is_some() && new_metadata.is_none() {
             let mut builder = BinaryViewBuilder::with_capacity(metadata.len());

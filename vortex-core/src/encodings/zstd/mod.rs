@@ -202,7 +202,7 @@ impl StoredValues for Frames {
 
     fn decode_rows(array: &ZstdArray, mask: &Mask, to: &DataType) -> Result<ArrayRef> {
         let (live, nulls) = array.rows.select(mask)?;
-        array.limits().decoded_bytes(mask.true_count(), array.dtype().row_bytes_hint())?;
+        array.limits().count_rows(mask.true_count(), array.dtype().row_bytes_hint())?;
         let wanted = array.wanted(&live)?;
         let count = live.true_count();
         match array.dtype() {
@@ -319,7 +319,7 @@ impl ZstdArray {
             found += own.len();
             let Some((live, offset)) = live_in(&own) else { continue };
             let runs = live.runs().into_iter().map(|run| run.start + offset..run.end + offset).collect();
-            self.limits().decoded_bytes(frame.size, 1)?;
+            self.limits().count_bytes(frame.size as u64)?;
             check_size(&frame.bytes, frame.size)?;
             wanted.push(Wanted { at, frame, count: own.len(), runs });
         }
@@ -334,7 +334,7 @@ impl ZstdArray {
         match self.stored.dictionary.as_deref() {
             Some(dictionary) => {
                 // The context copies it.
-                self.limits().decoded_bytes(dictionary.len(), 1)?;
+                self.limits().count_bytes(dictionary.len() as u64)?;
                 run(&mut Decompressor::with_dictionary(dictionary).map_err(broken)?)
             }
             None => without_dictionary(run),
