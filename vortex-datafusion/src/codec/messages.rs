@@ -13,7 +13,13 @@ pub(super) struct Node {
     /// The aggregation whose groups are found by codes, over no rows.
     #[prost(message, optional, tag = "3")]
     pub(super) grouping: Option<protobuf::PhysicalPlanNode>,
+    /// Rows whose order is not told.
+    #[prost(message, optional, tag = "4")]
+    pub(super) unordered: Option<Unordered>,
 }
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub(super) struct Unordered {}
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Scan {

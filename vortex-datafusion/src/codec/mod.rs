@@ -16,14 +16,15 @@ use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConve
 use prost::Message as _;
 
 use crate::grouping::CodedAggregateExec;
+use crate::optimizer::unordered::{UnorderedExec, never_ordered};
 use crate::sink::VortexSink;
 use crate::source::VortexSource;
 use decode::Decoding;
 use encode::Encoding;
-use messages::Node;
+use messages::{Node, Unordered};
 
 /// The first bytes of every message; the last of them is the version.
-const MAGIC: &[u8] = b"vortex-datafusion\x06";
+const MAGIC: &[u8] = b"vortex-datafusion\x07";
 
 /// Serializes plans: encodes and decodes scans of and writes to Vortex files, for engines that plan a query in one process
 /// and run it in another. It returns an error for all other nodes.
@@ -94,11 +95,12 @@ impl PhysicalExtensionCodec for VortexCodec {
         let node = Node::decode(message)
             .map_err(|error| exec_datafusion_err!("damaged plan node of vortex-datafusion: {error}"))?;
         let decoding = Decoding { codec: self, task, converter };
-        match (node.scan, node.sink, node.grouping, inputs) {
-            (Some(scan), None, None, []) => decoding.scan(&scan),
-            (None, Some(sink), None, [input]) => decoding.sink(&sink, input),
-            (None, None, Some(grouping), [input]) => decoding.grouping(&grouping, input),
-            (_, _, _, inputs) => exec_err!("a plan node of vortex-datafusion has {} inputs", inputs.len()),
+        match (node.scan, node.sink, node.grouping, node.unordered, inputs) {
+            (Some(scan), None, None, None, []) => decoding.scan(&scan),
+            (None, Some(sink), None, None, [input]) => decoding.sink(&sink, input),
+            (None, None, Some(grouping), None, [input]) => decoding.grouping(&grouping, input),
+            (None, None, None, Some(_), [input]) => Ok(never_ordered(Arc::clone(input))),
+            (.., inputs) => exec_err!("a plan node of vortex-datafusion has {} inputs", inputs.len()),
         }
     }
 
@@ -122,6 +124,8 @@ impl PhysicalExtensionCodec for VortexCodec {
             message.sink = Some(encoding.sink(exec, sink)?);
         } else if let Some(exec) = node.downcast_ref::<CodedAggregateExec>() {
             message.grouping = Some(encoding.grouping(exec)?);
+        } else if node.is::<UnorderedExec>() {
+            message.unordered = Some(Unordered {});
         } else {
             return not_impl_err!("{} is not a plan node of vortex-datafusion", node.name());
         }

@@ -33,6 +33,7 @@
 
 use std::sync::Arc;
 
+use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
 use datafusion_common::{Result, internal_datafusion_err};
 use datafusion_expr::{WindowFrameBound, WindowFrameUnits};
@@ -44,13 +45,19 @@ use datafusion_physical_plan::sorts::sort::SortExec;
 use datafusion_physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion_physical_plan::union::UnionExec;
 use datafusion_physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
-use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, replace_children_if_necessary};
+use datafusion_physical_plan::{
+    Distribution, ExecutionPlan, ExecutionPlanProperties as _, replace_children_if_necessary,
+};
 
 use super::unordered::unordered;
 use super::with_children;
 
 /// The plan with limits that stay above what is computed from all rows.
-pub(super) fn with_limits_above(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+pub(super) fn with_limits_above(
+    plan: Arc<dyn ExecutionPlan>,
+    config: &ConfigOptions,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let partitions = config.execution.target_partitions;
     plan.transform_up(|node| {
         let Some(sort) = node.downcast_ref::<SortExec>() else { return Ok(Transformed::no(node)) };
         let input = sort.input();
@@ -61,12 +68,12 @@ pub(super) fn with_limits_above(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn 
         }
         // The sort is left out, so that the limit ends the query once there are enough rows.
         let is_ordered = input.equivalence_properties().ordering_satisfy(sort.expr().iter().cloned())?;
-        if is_ordered && orders_are_given(input)? {
+        if is_ordered && orders_are_given(input, partitions)? {
             let all = without_limit(&node)?;
             return Ok(Transformed::yes(Arc::new(GlobalLimitExec::new(all, 0, sort.fetch()))));
         }
         // It may still turn out that it could be.
-        match may_be_ordered(input) {
+        match is_ordered || may_be_ordered(input) {
             true => replace_children_if_necessary(Arc::clone(&node), vec![unordered(Arc::clone(input))])
                 .map(Transformed::yes),
             false => Ok(Transformed::no(node)),
@@ -96,16 +103,21 @@ fn has_windows_of_groups(node: &Arc<dyn ExecutionPlan>) -> bool {
 }
 
 /// Whether operators get their rows in the orders that they require. Otherwise sorts will be added, and the order above them
-/// is another one.
-fn orders_are_given(node: &Arc<dyn ExecutionPlan>) -> Result<bool> {
-    for (child, required) in node.children().into_iter().zip(node.required_input_ordering()) {
-        let is_given = match required {
+/// is another one. Nor are rows to be dealt out by keys to so many partitions, which leaves them in no order.
+fn orders_are_given(node: &Arc<dyn ExecutionPlan>, partitions: usize) -> Result<bool> {
+    let orders = node.required_input_ordering();
+    let dealt = node.input_distribution_requirements().into_per_child();
+    let keeps_order = node.maintains_input_order();
+    for (at, child) in node.children().into_iter().enumerate() {
+        let by_keys =
+            !matches!(dealt[at], Distribution::UnspecifiedDistribution | Distribution::SinglePartition);
+        let is_given = match &orders[at] {
             Some(required) => {
-                child.equivalence_properties().ordering_satisfy_requirement(required.into_single())?
+                child.equivalence_properties().ordering_satisfy_requirement(required.clone().into_single())?
             }
-            None => true,
+            None => partitions == 1 || !by_keys || !keeps_order[at],
         };
-        if !is_given || !orders_are_given(child)? {
+        if !is_given || !orders_are_given(child, partitions)? {
             return Ok(false);
         }
     }
@@ -114,7 +126,7 @@ fn orders_are_given(node: &Arc<dyn ExecutionPlan>) -> Result<bool> {
 
 /// Whether rows may be in another order in the end: there are windows, operators that require an order, or rows are
 /// dealt out, which is undone if that does not help.
-fn may_be_ordered(node: &Arc<dyn ExecutionPlan>) -> bool {
+pub(super) fn may_be_ordered(node: &Arc<dyn ExecutionPlan>) -> bool {
     is_windows(node)
         || node.is::<RepartitionExec>()
         || node.required_input_ordering().iter().any(Option::is_some)

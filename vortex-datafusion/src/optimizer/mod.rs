@@ -12,7 +12,7 @@ mod misdirected_filters;
 mod pushed_aggregates;
 mod rounded_filters;
 mod tell_scans;
-mod unordered;
+pub(crate) mod unordered;
 mod withhold_orders;
 
 use std::sync::Arc;
@@ -72,7 +72,7 @@ static RULES: [OwnRule; 5] = [
             // Sorts stay above filters that round.
             |plan, _| rounded_filters::with_null_tests(plan),
             // Limits of sorts stay above windows, joins and offsets.
-            |plan, _| limited_windows::with_limits_above(plan),
+            limited_windows::with_limits_above,
         ],
         keeps_schema: true,
     },

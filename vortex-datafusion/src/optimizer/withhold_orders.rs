@@ -41,7 +41,7 @@ use std::ops::BitOrAssign;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
-use datafusion_common::tree_node::{TreeNode as _, TreeNodeRecursion};
+use datafusion_common::tree_node::{Transformed, TransformedResult as _, TreeNode as _, TreeNodeRecursion};
 use datafusion_common::{JoinType, Result};
 use datafusion_datasource::file_scan_config::FileScanConfigBuilder;
 use datafusion_datasource::source::DataSourceExec;
@@ -57,6 +57,8 @@ use datafusion_physical_plan::joins::{
 };
 use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
 
+use super::limited_windows::may_be_ordered;
+use super::unordered::never_ordered;
 use super::{vortex_scan, with_children};
 use crate::convert::cast_is_monotonic;
 use crate::orders::without_orders_of;
@@ -74,27 +76,45 @@ pub(super) fn withhold(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Execution
     withhold_below(plan, equated, true)
 }
 
-/// Withholds orders of scans on the build sides of hash joins, once the sides are chosen. DataFusion takes the rows of a join
-/// for ordered by the probe side and then by the build side, which they are not where rows of the probe side are equal in
-/// their order. See `tests/it/upstream/orders.rs`: `joins_claim_the_order_of_their_build_side`.
+/// Withholds orders of the build sides of hash joins, once the sides are chosen. DataFusion takes the rows of a join for
+/// ordered by the probe side and then by the build side, which they are not where rows of the probe side are equal in their
+/// order. See `tests/it/upstream/orders.rs`: `joins_claim_the_order_of_their_build_side`.
 pub(super) fn withhold_build_sides(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    without_build_orders(plan, false)
+    plan.transform_up(|node| {
+        let claims = node
+            .downcast_ref::<HashJoinExec>()
+            .is_some_and(|join| matches!(join.join_type(), JoinType::Inner | JoinType::Right));
+        if !claims {
+            return Ok(Transformed::no(node));
+        }
+        let without_order = |at, child| match at {
+            0 => without_order(child),
+            _ => Ok(child),
+        };
+        with_children(&node, without_order).map(Transformed::yes)
+    })
+    .data()
 }
 
-/// Whether `node` is on a build side, and its order that of the side, tells `is_built`.
-fn without_build_orders(node: Arc<dyn ExecutionPlan>, is_built: bool) -> Result<Arc<dyn ExecutionPlan>> {
-    if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
-        let source = scan.downcast_to_file_source::<VortexSource>().filter(|_| is_built);
-        let changed = source.and_then(|(config, _)| without_orders_of(config, |_| true));
+/// The rows of a build side in no order: scans do not declare theirs, and what is ordered by other means, or may be once
+/// sorts are added, does not tell.
+fn without_order(side: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let side = without_unused_orders(side)?;
+    let is_ordered = side.output_ordering().is_some() || may_be_ordered(&side);
+    Ok(if is_ordered { never_ordered(side) } else { side })
+}
+
+/// The node above scans that do not declare orders which it passes on, unless an operator in between requires them.
+fn without_unused_orders(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    if let Some((config, _)) = vortex_scan(&node) {
+        let changed = without_orders_of(config, |_| true);
         return Ok(changed.map_or(node, |config| DataSourceExec::from_data_source(config) as _));
     }
-    let builds_first = node.is::<HashJoinExec>();
-    let keeps_order = node.maintains_input_order();
-    let children = node.children().into_iter().zip(keeps_order).enumerate().map(|(at, (child, keeps))| {
-        without_build_orders(Arc::clone(child), (builds_first && at == 0) || (is_built && keeps))
-    });
-    let children = children.collect::<Result<_>>()?;
-    replace_children_if_necessary(node, children)
+    let (keeps_order, required) = (node.maintains_input_order(), node.required_input_ordering());
+    with_children(&node, |at, child| match keeps_order[at] && required[at].is_none() {
+        true => without_unused_orders(child),
+        false => Ok(child),
+    })
 }
 
 /// The columns whose order must be withheld, by their types: those from which DataFusion derives an order of

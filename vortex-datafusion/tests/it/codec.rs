@@ -47,6 +47,7 @@ async fn scans_come_back_with_filters_projections_limits_and_options() {
         "SELECT count(l_comment) FROM t LIMIT 5",
         "SELECT l_orderkey, l_extendedprice FROM t ORDER BY 2 DESC, 1 LIMIT 7",
         "SELECT count(*), count(l_comment), sum(l_linenumber), avg(l_orderkey), max(l_shipdate) FROM t WHERE l_orderkey > 700",
+        "SELECT count(*) FROM t JOIN (SELECT l_orderkey AS k FROM t ORDER BY 1 LIMIT 9) ON l_orderkey = k",
     ] {
         let plan = physical(&context, sql).await;
         let back = there_and_back(&plan);

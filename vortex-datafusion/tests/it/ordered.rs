@@ -9,7 +9,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext, col};
 use vortex_datafusion::{VortexOptions, VortexSessionExt as _, register};
 
-use crate::files::{copy, create, numbers, plan, register_files, run, table};
+use crate::files::{copy, create, numbers, plan, register_files, run, session_with, table};
 
 fn session(partitions: usize) -> SessionContext {
     SessionContext::new_with_config(SessionConfig::new().with_target_partitions(partitions))
@@ -418,5 +418,37 @@ async fn joins_are_in_no_order_of_their_build_side() {
         let sums =
             "SELECT sum(id) OVER (PARTITION BY g ORDER BY id) FROM o JOIN k ON id = k ORDER BY g, id LIMIT 3";
         assert_eq!(numbers(&run(&context, sums).await, 0), [17, 35, 54]);
+        // Nor of what is sorted, or limited, on that side.
+        for built in [
+            "SELECT k FROM k ORDER BY k LIMIT 11",
+            "SELECT k, row_number() OVER (ORDER BY k) FROM k LIMIT 11",
+        ] {
+            let joined = format!("SELECT g, id FROM o JOIN ({built}) ON id = k ORDER BY g, id");
+            assert_eq!(numbers(&run(&context, &joined).await, 1), [9, 10, 11, 8], "{built}");
+            let limited = format!("{joined} LIMIT 2");
+            assert_eq!(numbers(&run(&context, &limited).await, 1), [9, 10], "{built}");
+        }
+        // On the side itself, the order holds.
+        let ranked = "SELECT o.g, n FROM o JOIN (SELECT g, rank() OVER (ORDER BY g) AS n FROM o LIMIT 5) s ON o.id = s.n";
+        let plan = plan(&context, ranked).await;
+        assert!(!plan.contains("SortExec"), "{plan}");
     }
+}
+
+#[tokio::test]
+async fn limits_stay_with_sorts_above_joins_whose_rows_are_dealt_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = SessionConfig::new().with_target_partitions(4);
+    config.options_mut().optimizer.hash_join_single_partition_threshold = 0;
+    config.options_mut().optimizer.hash_join_single_partition_threshold_rows = 0;
+    let context = session_with(config);
+    let path = folder.path().join("t.vortex");
+    let rows = "SELECT value AS id, value % 4 AS f FROM generate_series(1, 300000) ORDER BY id";
+    copy(&context, rows, path.display()).await;
+    create(&context, "t", path.display()).await;
+    run(&context, "CREATE TABLE d AS SELECT value AS k FROM generate_series(1, 5)").await;
+    let sql = "SELECT id, f FROM d JOIN t ON f = k ORDER BY id LIMIT 3";
+    let joined = plan(&context, sql).await;
+    assert!(joined.contains("mode=Partitioned") && joined.contains("TopK(fetch=3)"), "{joined}");
+    assert_eq!(numbers(&run(&context, sql).await, 0), [1, 2, 3]);
 }
