@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int16Array, Int32Array,
+    Array, ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int16Array, Int32Array,
     Int64Array, ListBuilder, RecordBatch, StringViewArray, StructArray, TimestampMicrosecondArray,
     UInt8Array,
 };
@@ -81,6 +81,7 @@ pub(crate) fn random(random: &mut StdRng, first: i64, count: usize) -> Result<Re
         4 => f64::NEG_INFINITY,
         _ => (number - 900) as f64 / 8.0,
     };
+    let moment = |number: i64| number * 3_700_000_001 - 400_000_000_000;
     let prices =
         Decimal128Array::from_iter(numbers(random, 100_000).into_iter().map(|it| it.map(|it| it.into())));
     let mut list = ListBuilder::new(Int32Array::builder(0));
@@ -91,74 +92,29 @@ pub(crate) fn random(random: &mut StdRng, first: i64, count: usize) -> Result<Re
     }
     let columns: Vec<(&str, ArrayRef, bool)> = vec![
         ("id", Arc::new(Int64Array::from_iter_values(first..first + count as i64)), false),
-        (
-            "i",
-            Arc::new(
-                numbers(random, range)
-                    .into_iter()
-                    .map(|it| it.map(|it| it as i32 - 1))
-                    .collect::<Int32Array>(),
-            ),
-            true,
-        ),
-        (
-            "j",
-            Arc::new(
-                numbers(random, 1_000_000).into_iter().map(|it| it.map(extreme)).collect::<Int64Array>(),
-            ),
-            true,
-        ),
-        (
-            "k",
-            Arc::new(
-                numbers(random, 300).into_iter().map(|it| it.map(|it| it as i16)).collect::<Int16Array>(),
-            ),
-            true,
-        ),
-        (
-            "u",
-            Arc::new(
-                numbers(random, 256).into_iter().map(|it| it.map(|it| it as u8)).collect::<UInt8Array>(),
-            ),
-            true,
-        ),
-        (
-            "f",
-            Arc::new(numbers(random, 2000).into_iter().map(|it| it.map(float)).collect::<Float64Array>()),
-            true,
-        ),
+        ("i", column::<Int32Array, _>(numbers(random, range), |number| number as i32 - 1), true),
+        ("j", column::<Int64Array, _>(numbers(random, 1_000_000), extreme), true),
+        ("k", column::<Int16Array, _>(numbers(random, 300), |number| number as i16), true),
+        ("u", column::<UInt8Array, _>(numbers(random, 256), |number| number as u8), true),
+        ("f", column::<Float64Array, _>(numbers(random, 2000), float), true),
         ("s", texts(random, true), true),
         ("x", texts(random, false), true),
-        (
-            "d",
-            Arc::new(
-                numbers(random, 900)
-                    .into_iter()
-                    .map(|it| it.map(|it| it as i32 - 400))
-                    .collect::<Date32Array>(),
-            ),
-            true,
-        ),
-        (
-            "m",
-            Arc::new(
-                numbers(random, 1_000_000)
-                    .into_iter()
-                    .map(|it| it.map(|it| it * 3_700_000_001 - 400_000_000_000))
-                    .collect::<TimestampMicrosecondArray>(),
-            ),
-            true,
-        ),
+        ("d", column::<Date32Array, _>(numbers(random, 900), |number| number as i32 - 400), true),
+        ("m", column::<TimestampMicrosecondArray, _>(numbers(random, 1_000_000), moment), true),
         ("p", Arc::new(prices.with_precision_and_scale(12, 2)?), true),
-        (
-            "q",
-            Arc::new(numbers(random, 2).into_iter().map(|it| it.map(|it| it == 1)).collect::<BooleanArray>()),
-            true,
-        ),
+        ("q", column::<BooleanArray, _>(numbers(random, 2), |number| number == 1), true),
         ("n", Arc::new(structs(random, count)?), true),
         ("l", Arc::new(list.finish()), true),
     ];
     RecordBatch::try_from_iter_with_nullable(columns)
+}
+
+/// A column of what `value` makes of numbers.
+fn column<A, T>(numbers: Vec<Option<i64>>, value: impl Fn(i64) -> T) -> ArrayRef
+where
+    A: Array + FromIterator<Option<T>> + 'static,
+{
+    Arc::new(numbers.into_iter().map(|number| number.map(&value)).collect::<A>())
 }
 
 /// Fields are null where the structs are: DataFusion would find values there in memory.

@@ -164,7 +164,7 @@ impl Tables {
         answer(&self.memory, statement).await
     }
 
-    /// The answer of a new session, and its settings.
+    /// The answer of a new session, and what it differs in from others.
     pub(crate) async fn in_files(
         &self,
         random: &mut StdRng,
@@ -174,14 +174,13 @@ impl Tables {
         // Without the optimizer rules, DataFusion 55 may pass filters above a join to other columns, and take rows of the
         // wrong branch of a union.
         let needs_rules = ["JOIN", "UNION"].iter().any(|word| statement.sql.contains(word));
-        let is_registered = needs_rules || random.random_ratio(4, 5);
-        if !is_registered {
+        let session = if needs_rules || random.random_ratio(4, 5) {
+            self.session(&settings).await
+        } else {
             settings.retain(|setting| !setting.starts_with("vortex."));
+            let session = self.unregistered_session(&settings).await;
             settings.push("no registration");
-        }
-        let session = match is_registered {
-            true => self.session(&settings).await,
-            false => self.unregistered_session(&settings[..settings.len() - 1]).await,
+            session
         };
         let answer = match session {
             Ok(session) => answer(&session, statement).await,
