@@ -1,5 +1,7 @@
 //! A DataFusion session, adapted to sqllogictest.
 
+use std::sync::Arc;
+
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::common::{DataFusionError, Result};
@@ -100,13 +102,13 @@ impl Database {
     ///
     /// # Errors
     /// If Vortex cannot be registered, or does not know a setting of the variant.
-    pub async fn open(variant: Variant, places: Places, store: Option<Store>) -> Result<Self> {
+    pub async fn open(variant: Variant, places: Places) -> Result<Self> {
         let config = SessionConfig::new().with_target_partitions(4).with_information_schema(true);
         let session = SessionContext::new_with_config(config);
         vortex_datafusion::register(&session)?;
         vortex_datafusion::enable_url_tables(&session);
-        if let Some(Store { url, objects }) = store {
-            session.register_object_store(&url, objects);
+        if let Some(Store { url, objects }) = &places.store {
+            session.register_object_store(url, Arc::clone(objects));
         }
         for setting in variant.settings() {
             session.sql(setting).await?;

@@ -19,19 +19,23 @@ pub struct Places {
     pub tables: String,
     /// The folder to write to, as a path or a URL; empty until there is a session.
     pub scratch: String,
+    /// The store that the URLs refer to; none if the places are paths.
+    pub store: Option<Store>,
 }
 
 impl Places {
     /// Golden files where they are, and tables whose files have this extension.
     pub fn on_disk(tables: &Tables, extension: &str) -> Self {
         let text = |path: PathBuf| path.canonicalize().unwrap_or(path).to_string_lossy().into_owned();
-        Self { files: text(golden_files()), tables: text(tables.folder(extension)), scratch: String::new() }
+        let (files, tables) = (text(golden_files()), text(tables.folder(extension)));
+        Self { files, tables, scratch: String::new(), store: None }
     }
 
     /// Both in an object store, which the session also writes to.
-    pub fn in_store(store: &Store) -> Self {
+    pub fn in_store(store: Store) -> Self {
         let place = |folder: &str| format!("{}/{folder}", store.url);
-        Self { files: place("files"), tables: place("tables"), scratch: String::new() }
+        let (files, tables) = (place("files"), place("tables"));
+        Self { files, tables, scratch: String::new(), store: Some(store) }
     }
 
     /// The same places, and one to write to: `folder`, or a folder of that name below the tables in a store.

@@ -48,18 +48,12 @@ async fn tables_with_a_recorded_order_declare_it() {
     let tables = Tables::create().await.expect("golden files and a temporary folder");
     let groups = |by_statistics| Variant::Groups { by_statistics };
     for variant in [Variant::Sorted, groups(false), groups(true)] {
-        let places = Places::on_disk(&tables, variant.extension());
-        let mut database = Database::open(variant, places, None).await.expect("a session");
         for (table, order) in [
             ("'{files}/0.91.0/tpch_lineitem_1k.vortex'", "output_ordering=[l_orderkey@0 ASC"),
             ("'{tables}/large/facts.vortex'", "output_ordering=[id@0 ASC"),
         ] {
-            let DBOutput::Rows { rows, .. } =
-                database.run(&format!("EXPLAIN FORMAT INDENT SELECT * FROM {table}")).await.expect("a plan")
-            else {
-                panic!("no plan: {table}");
-            };
-            let plan = rows.concat().join("\n");
+            let sql = format!("EXPLAIN FORMAT INDENT SELECT * FROM {table}");
+            let plan = plan(variant, &tables, &sql).await;
             assert!(plan.contains(order) && plan.contains("3.vortex"), "{variant:?}\n{plan}");
         }
     }
@@ -70,22 +64,27 @@ async fn tables_with_a_recorded_order_declare_it() {
 async fn large_tables_are_read_in_several_splits() {
     let tables = Tables::create().await.expect("golden files and a temporary folder");
     for variant in [Variant::Vortex, Variant::Plain, Variant::Splits] {
-        let places = Places::on_disk(&tables, variant.extension());
-        let mut database = Database::open(variant, places, None).await.expect("a session");
         for (table, column, least) in [("facts", "noise", 3), ("facts", "*", 4), ("wide", "body", 4)] {
             let sql = format!(
                 "EXPLAIN ANALYZE SELECT {column} FROM '{{tables}}/large/{table}.vortex' WHERE id % 2 = 1"
             );
-            let DBOutput::Rows { rows, .. } = database.run(&sql).await.expect("a plan with metrics") else {
-                panic!("no plan: {sql}");
-            };
-            let plan = rows.concat().join("\n");
+            let plan = plan(variant, &tables, &sql).await;
             let (_, count) = plan.split_once("splits_scanned=").expect("a scan");
             let digits: String = count.chars().take_while(char::is_ascii_digit).collect();
             let splits: usize = digits.parse().expect("a number");
             assert!(splits >= least, "{variant:?} reads {column} of {table} in {splits} splits\n{plan}");
         }
     }
+}
+
+/// What EXPLAIN returns, in a session of its own.
+async fn plan(variant: Variant, tables: &Tables, sql: &str) -> String {
+    let places = Places::on_disk(tables, variant.extension());
+    let mut database = Database::open(variant, places).await.expect("a session");
+    let DBOutput::Rows { rows, .. } = database.run(sql).await.expect("a plan") else {
+        panic!("no plan: {sql}");
+    };
+    rows.concat().join("\n")
 }
 
 /// The files are on the server named by `SLT_STORE`, which `stores/run` sets.
@@ -98,19 +97,17 @@ async fn vortex_answers_the_same_from_an_object_store() {
 /// Runs all suites, and fails with the first difference of each.
 async fn run(variant: Variant) {
     let tables = Tables::create().await.expect("golden files and a temporary folder");
-    let store = match variant {
-        Variant::Store => Some(Store::upload(&tables).await.expect("a server that takes the files")),
-        _ => None,
-    };
-    let places = match &store {
-        Some(store) => Places::in_store(store),
-        None => Places::on_disk(&tables, variant.extension()),
+    let places = match variant {
+        Variant::Store => {
+            Places::in_store(Store::upload(&tables).await.expect("a server that takes the files"))
+        }
+        _ => Places::on_disk(&tables, variant.extension()),
     };
     let complete = variant == Variant::Arrow && std::env::var_os("SLT_COMPLETE").is_some();
     let mut failures = Vec::new();
     let suites = suites();
     for suite in &suites {
-        let mut runner = Runner::new(|| Database::open(variant, places.clone(), store.clone()));
+        let mut runner = Runner::new(|| Database::open(variant, places.clone()));
         runner.with_column_validator(strict_column_validator);
         for label in variant.labels() {
             runner.add_label(label);
