@@ -9,8 +9,8 @@ use datafusion::execution::memory_pool::GreedyMemoryPool;
 use datafusion::prelude::SessionContext;
 use tempfile::TempDir;
 use test_store::{TestStore, WriteFault};
-use url::Url;
 
+use crate::failed_writes::session_over;
 use crate::files::{create, error, number, run, session, session_within};
 
 /// A table of the numbers from 1 to 10, in two files.
@@ -142,8 +142,7 @@ async fn a_plan_that_runs_again_replaces_what_it_has_written() {
 #[tokio::test]
 async fn files_that_cannot_be_removed_are_an_error() {
     let store = TestStore::new();
-    let context = session();
-    context.register_object_store(&Url::parse("faulty://x").unwrap(), Arc::clone(&store) as _);
+    let context = session_over(&store);
     table_of_ten(&context, "faulty://x/t/").await;
     store.fail_writes(WriteFault::Delete("t/"));
     let message = error(&context, "INSERT OVERWRITE t VALUES (100)").await;
@@ -159,8 +158,7 @@ async fn files_that_cannot_be_removed_are_an_error() {
 #[tokio::test]
 async fn a_dropped_statement_changes_nothing() {
     let store = TestStore::new();
-    let context = session();
-    context.register_object_store(&Url::parse("faulty://x").unwrap(), Arc::clone(&store) as _);
+    let context = session_over(&store);
     table_of_ten(&context, "faulty://x/t/").await;
     // New files are there, but the store does not say so.
     store.hold_answers(Some(".vortex"));
