@@ -82,16 +82,6 @@ async fn a_pool_that_refuses_slows_a_scan_down_and_does_not_fail_it() {
     assert_eq!(tight.runtime_env().memory_pool.reserved(), 0);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_a_scan_did_is_shown() {
-    let (_, context) = session(2, None).await;
-    let sql = "EXPLAIN ANALYZE SELECT sum(l_quantity) FROM lines WHERE l_comment LIKE '%even%'";
-    let plan = show(&context, sql).await;
-    for name in ["reads=", "bytes_scanned=", "io_wait_time=", "decode_time=", "predicate_eval_time="] {
-        assert!(plan.contains(name), "{name} in {plan}");
-    }
-}
-
 /// Writes a table as one file of some megabytes: a sorted key, and an unsorted number and text.
 pub(crate) async fn write_large(context: &SessionContext) {
     let rows = "SELECT value AS key, value * value % 1000003 AS mixed, \

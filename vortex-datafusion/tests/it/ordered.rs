@@ -88,6 +88,7 @@ async fn an_order_that_statistics_prove_is_asked_for_by_a_table_or_by_the_sessio
         for (name, declared) in [("plain", asked), ("asking", true)] {
             let plan = plan(&context, &format!("SELECT * FROM {name} ORDER BY column1")).await;
             assert_eq!(!plan.contains("SortExec"), declared, "{name}, {asked}: {plan}");
+            assert_eq!(plan.contains("output_ordering"), declared, "{name}, {asked}: {plan}");
         }
     }
 }

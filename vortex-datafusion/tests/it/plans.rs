@@ -134,16 +134,6 @@ async fn analyze_counts_what_was_read_and_skipped() {
 }
 
 #[tokio::test]
-async fn a_file_ruled_out_by_its_statistics_is_not_read() {
-    let path = file("tpch_lineitem");
-    let context = session();
-    create(&context, "l", path.display()).await;
-    let analyzed = show(&context, "EXPLAIN ANALYZE SELECT l_comment FROM l WHERE l_orderkey < -5").await;
-    assert!(analyzed.contains("bytes_scanned=0"), "{analyzed}");
-    assert!(analyzed.contains("pruned"), "{analyzed}");
-}
-
-#[tokio::test]
 async fn the_name_of_the_file_is_known_to_the_scan() {
     let path = file("tpch_orders");
     let context = session();

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use arrow::array::{ArrayRef, DictionaryArray, Int64Array, RecordBatch, StringArray, StructArray};
 use arrow::datatypes::{DataType, Field, Int32Type};
-use datafusion::physical_plan::collect;
-use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::prelude::SessionContext;
 use tempfile::TempDir;
 use test_store::ReadFault;
@@ -15,18 +13,7 @@ use tokio::time::timeout;
 use vortex_datafusion::{enable_url_tables, register};
 
 use crate::counting;
-use crate::files::{
-    copy, create, error, file, folder_of, number, physical, plan, run, session, show, written,
-};
-
-#[tokio::test]
-async fn a_table_is_created_from_a_folder() {
-    let path = file("tpch_orders");
-    let folder = folder_of(&[(&path, "a.vortex"), (&path, "b.vortex")]);
-    let context = session();
-    create(&context, "orders", folder.path().join("").display()).await;
-    assert_eq!(number(&context, "SELECT count(*) FROM orders").await, 3000);
-}
+use crate::files::{copy, create, error, file, folder_of, number, plan, run, session, show, written};
 
 #[tokio::test]
 async fn files_folders_and_globs_are_queried_by_path() {
@@ -132,22 +119,6 @@ async fn an_unknown_option_is_an_error() {
     }
     run(&context, &create("prune 'false', string_type 'utf8'")).await;
     assert!(show(&context, "DESCRIBE o").await.contains("| Utf8 "));
-}
-
-#[tokio::test]
-async fn a_plan_runs_more_than_once() {
-    let path = file("tpch_orders");
-    let context = session();
-    let sql = format!("SELECT o_orderkey FROM '{}' WHERE o_custkey > 10", path.display());
-    let plan = physical(&context, &sql).await;
-    let mut counts = Vec::new();
-    for _ in 0..3 {
-        // Files shared by partitions are distributed once per reset.
-        let plan = reset_plan_states(Arc::clone(&plan)).unwrap();
-        let batches = collect(plan, context.task_ctx()).await.unwrap();
-        counts.push(batches.iter().map(RecordBatch::num_rows).sum::<usize>());
-    }
-    assert!(counts[0] > 0 && counts == [counts[0]; 3], "{counts:?}");
 }
 
 #[tokio::test]

@@ -241,24 +241,6 @@ async fn one_file_cannot_be_cut_into_several() {
 }
 
 #[tokio::test]
-async fn an_order_that_only_statistics_prove_is_declared_if_asked_for() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("rising.vortex");
-    let file = file.display();
-    let context = session();
-    run(&context, "SET datafusion.execution.target_partitions = 1").await;
-    // The order of the rows of a VALUES list is not defined.
-    copy(&context, "VALUES (1), (2), (3)", &file).await;
-    for (asked, declared) in [(false, false), (true, true)] {
-        run(&context, &format!("SET vortex.order_from_statistics = {asked}")).await;
-        let create = format!("CREATE OR REPLACE EXTERNAL TABLE t{asked} STORED AS VORTEX LOCATION '{file}'");
-        run(&context, &create).await;
-        let plan = plan(&context, &format!("SELECT * FROM t{asked} ORDER BY column1")).await;
-        assert_eq!(!plan.contains("SortExec") && plan.contains("output_ordering"), declared, "{plan}");
-    }
-}
-
-#[tokio::test]
 async fn the_order_of_the_input_is_recorded_and_given_back() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sorted.vortex");
