@@ -13,7 +13,8 @@ use vortex_core::io::MemoryFile;
 use vortex_datafusion::{VortexContextExt as _, VortexReadOptions, VortexTable};
 
 use crate::files::{
-    copy, create, error, file, number, plan, pushed_answer, run, session, session_with, show, written,
+    copy, create, error, file, number, plan, pushed_answer, run, session, session_with, show, table_of,
+    written,
 };
 
 const ALL: &str = "count(*), count(a), sum(a), avg(a), min(a), max(a)";
@@ -30,14 +31,13 @@ async fn answer(context: &SessionContext, sql: &str) -> String {
 
 #[tokio::test]
 async fn files_that_store_other_types_are_aggregated_row_by_row() {
-    let folder = tempfile::tempdir().unwrap();
     let context = session();
-    let at = |name: &str| format!("{}/{name}.vortex", folder.path().display());
-    copy(&context, "SELECT CAST(value AS INT) AS a, value AS b FROM generate_series(1, 10)", at("narrow"))
-        .await;
-    copy(&context, "SELECT value AS a, value AS b FROM generate_series(100, 120)", at("wide")).await;
-    copy(&context, "SELECT value AS b FROM generate_series(1, 7)", at("without")).await;
-    create(&context, "t", format!("{}/", folder.path().display())).await;
+    let files = [
+        "SELECT CAST(value AS INT) AS a, value AS b FROM generate_series(1, 10)",
+        "SELECT value AS a, value AS b FROM generate_series(100, 120)",
+        "SELECT value AS b FROM generate_series(1, 7)",
+    ];
+    let _folder = table_of(&context, &files, "").await;
     let sql = format!("SELECT {ALL} FROM t WHERE b > 3");
     let found = answer(&context, &sql).await;
     assert!(found.contains("| 32 ") && found.contains("| 28 ") && found.contains("| 2359 "), "{found}");
@@ -49,12 +49,9 @@ async fn partition_columns_are_aggregated_too() {
     let context = session();
     for day in [3, 5] {
         let rows = format!("SELECT value AS b FROM generate_series(1, {day}00)");
-        let place = folder.path().join(format!("a={day}"));
-        fs::create_dir(&place).unwrap();
-        copy(&context, &rows, place.join("rows.vortex").display()).await;
+        copy(&context, &rows, folder.path().join(format!("a={day}/rows.vortex")).display()).await;
     }
-    let place = folder.path().display();
-    run(&context, &format!("CREATE EXTERNAL TABLE t (b BIGINT, a INT) STORED AS VORTEX PARTITIONED BY (a) LOCATION '{place}/'")).await;
+    create(&context, "t (b BIGINT, a INT) PARTITIONED BY (a)", folder.path().join("").display()).await;
     let found = answer(&context, &format!("SELECT {ALL}, sum(b) FROM t WHERE b > 50")).await;
     assert!(found.contains("| 700 ") && found.contains("| 3000 "), "{found}");
     assert!(answer(&context, &format!("SELECT {ALL} FROM t WHERE b > 5000")).await.contains("| 0 "));
@@ -91,12 +88,8 @@ async fn extremes_of_several_files_are_those_of_all_rows() {
     }
     let place = format!("{}/day=3/e.vortex", folder.path().display());
     copy(&context, "SELECT CAST(value AS INT) AS a FROM generate_series(5, 10)", &place).await;
-    let create = format!(
-        "CREATE EXTERNAL TABLE t (a BIGINT, text VARCHAR, few BIGINT, day INT) STORED AS VORTEX \
-         PARTITIONED BY (day) LOCATION '{}/'",
-        folder.path().display()
-    );
-    run(&context, &create).await;
+    let table = "t (a BIGINT, text VARCHAR, few BIGINT, day INT) PARTITIONED BY (day)";
+    create(&context, table, folder.path().join("").display()).await;
     for partitions in [1, 3] {
         run(&context, &format!("SET datafusion.execution.target_partitions = {partitions}")).await;
         for aggregates in [
@@ -143,20 +136,16 @@ async fn extremes_of_floats_include_nan_and_the_sign_of_zero() {
                 }
             }
         }
-        run(&context, "DROP TABLE t").await;
     }
 }
 
 #[tokio::test]
 async fn averages_whose_sums_are_rounded_are_those_of_the_rows() {
-    let folder = tempfile::tempdir().unwrap();
     let context = session();
-    let place = format!("{}/a.vortex", folder.path().display());
     // The sum of these differs from that of the same numbers as floats.
     let rows = "SELECT 9007199254740993 + value % 3 AS a, value AS b FROM generate_series(1, 100000)";
-    copy(&context, rows, &place).await;
+    let _folder = table_of(&context, &[rows], "").await;
     run(&context, "SET datafusion.execution.target_partitions = 1").await;
-    create(&context, "t", &place).await;
     answer(&context, "SELECT avg(a), count(b) FROM t WHERE b >= 0").await;
     answer(&context, "SELECT avg(b), sum(a) FROM t WHERE b >= 0").await;
 }
@@ -181,11 +170,9 @@ async fn a_type_that_only_another_program_knows_is_added_by_its_storage() {
 
 #[tokio::test]
 async fn rows_that_statistics_describe_are_not_read() {
-    let folder = tempfile::tempdir().unwrap();
     let context = session_with(SessionConfig::new().with_target_partitions(1));
-    let place = format!("{}/a.vortex", folder.path().display());
-    copy(&context, "SELECT value AS a, value % 7 AS b FROM generate_series(0, 299999)", &place).await;
-    create(&context, "t", &place).await;
+    let rows = "SELECT value AS a, value % 7 AS b FROM generate_series(0, 299999)";
+    let _folder = table_of(&context, &[rows], "").await;
     let sql = "SELECT count(*), sum(b), avg(b), max(a) FROM t WHERE a BETWEEN 65000 AND 270000";
     let found = answer(&context, sql).await;
     assert!(found.contains("| 205001 "), "{found}");

@@ -66,11 +66,7 @@ async fn groups_found_by_codes_come_back() {
         let rows = "SELECT value AS n, 'text ' || (value % 7) AS text, value % 5 AS few FROM generate_series(1, 40000)";
         copy(&context, rows, format!("{place}/p={p}/a.vortex")).await;
     }
-    run(
-        &context,
-        &format!("CREATE EXTERNAL TABLE t STORED AS VORTEX PARTITIONED BY (p) LOCATION '{place}/'"),
-    )
-    .await;
+    create(&context, "t PARTITIONED BY (p)", format!("{place}/")).await;
     for partitions in [1, 3] {
         run(&context, &format!("SET datafusion.execution.target_partitions = {partitions}")).await;
         for sql in [
@@ -92,11 +88,7 @@ async fn partitioned_tables_come_back() {
     let path = file("tpch_orders");
     let folder = folder_of(&[(&path, "day=1/a.vortex"), (&path, "day=2/a.vortex")]);
     let context = session();
-    let create = format!(
-        "CREATE EXTERNAL TABLE t STORED AS VORTEX PARTITIONED BY (day) LOCATION '{}/'",
-        folder.path().display()
-    );
-    run(&context, &create).await;
+    create(&context, "t PARTITIONED BY (day)", folder.path().join("").display()).await;
     let sql = "SELECT day, sum(o_custkey) FROM t WHERE o_orderkey > 10 AND (day = '2' OR o_custkey < 9) GROUP BY 1 ORDER BY 1";
     let plan = physical(&context, sql).await;
     assert_eq!(answer(there_and_back(&plan)).await, answer(plan).await);

@@ -11,7 +11,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryConsumer, MemoryPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::physical_plan::execution_plan::reset_plan_states;
-use datafusion::physical_plan::{collect, execute_stream, execute_stream_partitioned};
+use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream, execute_stream_partitioned};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::future::join_all;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -25,7 +25,7 @@ use vortex_core::io::{ObjectFile, ReadAt};
 use vortex_datafusion::VortexTable;
 
 use crate::counting::{over_with, settle};
-use crate::files::{copy, create, numbers, physical, plan, run, show};
+use crate::files::{copy, create, numbers, physical, plan, run, run_again, show};
 
 const FILES: i64 = 8;
 const ROWS_PER_FILE: i64 = 75_000;
@@ -212,6 +212,13 @@ fn reusable_keys() -> Vec<i64> {
     (0..ROWS).filter(|key| key * key % 1_000_003 % 5 == 3).collect()
 }
 
+/// What a plan returns when it runs four times at once, and then once more.
+async fn runs_of(plan: &Arc<dyn ExecutionPlan>, context: &SessionContext) -> Vec<Vec<RecordBatch>> {
+    let at_once = within("a plan", join_all((0..4).map(|_| run_again(plan, context)))).await;
+    let after = within("a plan", run_again(plan, context)).await;
+    at_once.into_iter().chain([after]).map(Result::unwrap).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn sixteen_queries_share_a_pool_that_suffices() {
     let (store, pool) = (filled().await, greedy(32 * MIB));
@@ -287,11 +294,8 @@ async fn a_plan_runs_several_times_at_once_and_one_after_the_other() {
         let context = over(&store, &pool, 4).await;
         run(&context, "SET datafusion.optimizer.repartition_file_min_size = 1").await;
         let plan = physical(&context, REUSABLE).await;
-        let execute = || collect(reset_plan_states(Arc::clone(&plan)).unwrap(), context.task_ctx());
-        let at_once = within("a plan", join_all((0..4).map(|_| execute()))).await;
-        let after = within("a plan", execute()).await;
-        for batches in at_once.into_iter().chain([after]) {
-            assert_eq!(sorted(keys_of(&batches.unwrap())), reusable_keys());
+        for batches in runs_of(&plan, &context).await {
+            assert_eq!(sorted(keys_of(&batches)), reusable_keys());
         }
         settle(&store, &pool).await;
     }
@@ -306,11 +310,8 @@ async fn extremes_are_not_lost_to_another_run_of_the_plan() {
         for partitions in [1, 4] {
             let context = over(&store, &unbounded(), partitions).await;
             let plan = physical(&context, sql).await;
-            let execute = || collect(reset_plan_states(Arc::clone(&plan)).unwrap(), context.task_ctx());
-            let at_once = within("a plan", join_all((0..4).map(|_| execute()))).await;
-            let after = within("a plan", execute()).await;
-            for batches in at_once.into_iter().chain([after]) {
-                assert_eq!(pretty_format_batches(&batches.unwrap()).unwrap().to_string(), expected[0]);
+            for batches in runs_of(&plan, &context).await {
+                assert_eq!(pretty_format_batches(&batches).unwrap().to_string(), expected[0]);
             }
         }
     }
@@ -404,8 +405,7 @@ fn a_runtime_that_stands_still_holds_up_no_other() {
     // Requests, files opened ahead and segments of the first runtime are in progress, but nobody polls it.
     busy.block_on(async {
         assert_right(&[&context], &[0, 6]).await;
-        let again = reset_plan_states(Arc::clone(&plan)).unwrap();
-        let batches = within("the same plan", collect(again, context.task_ctx())).await.unwrap();
+        let batches = within("the same plan", run_again(&plan, &context)).await.unwrap();
         assert_eq!(sorted(keys_of(&batches)), reusable_keys());
     });
     still.block_on(async {
@@ -512,8 +512,7 @@ async fn ordered_files_are_merged_with_memory_for_few_splits() {
         let held = MemoryConsumer::new("others").register(&pool);
         held.grow(others);
         let plan = physical(&context, sql).await;
-        let at_once =
-            (0..3).map(|_| collect(reset_plan_states(Arc::clone(&plan)).unwrap(), context.task_ctx()));
+        let at_once = (0..3).map(|_| run_again(&plan, &context));
         // One merge alone, then three at once.
         let alone = within("a merge", collect(physical(&context, sql).await, context.task_ctx())).await;
         let at_once = within("a merge", join_all(at_once)).await;

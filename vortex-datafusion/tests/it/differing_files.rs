@@ -6,10 +6,9 @@ use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::datasource::TableProvider as _;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::prelude::SessionContext;
-use tempfile::TempDir;
 use vortex_datafusion::VortexFormat;
 
-use crate::files::{copy, create, error, file, folder_of, run, session, show};
+use crate::files::{create, error, file, folder_of, run, session, show, table_of};
 
 #[tokio::test]
 async fn files_with_different_columns_make_one_table() {
@@ -62,17 +61,6 @@ async fn a_declared_schema_decides_types_and_columns() {
     assert_eq!(show(&context, by_status).await, show(&context, &expected).await);
 }
 
-/// A table of files written by queries, one file per query.
-async fn table_of(context: &SessionContext, queries: &[&str], columns: &str) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for (at, query) in queries.iter().enumerate() {
-        let path = folder.path().join(format!("{at}.vortex"));
-        copy(context, query, path.display()).await;
-    }
-    create(context, &format!("t {columns}"), folder.path().join("").display()).await;
-    folder
-}
-
 #[tokio::test]
 async fn fields_in_lists_are_matched_by_name() {
     for list in ["List", "LargeList"] {
@@ -83,7 +71,7 @@ async fn fields_in_lists_are_matched_by_name() {
                  '{list}(Struct(\"{first}\": Int64, \"{second}\": Int64))') AS l"
             )
         };
-        let _folder = table_of(&context, &[&of("a", "b"), &of("b", "a")], "").await;
+        let _folder = table_of(&context, &[of("a", "b"), of("b", "a")], "").await;
         let shown = show(&context, "SELECT l FROM t ORDER BY l[1]['a']").await;
         assert!(shown.contains("{a: 1, b: 2}") && shown.contains("{a: 2, b: 1}"), "{list}: {shown}");
     }
@@ -98,7 +86,7 @@ async fn dictionaries_within_structs_may_have_more_values_than_one_file() {
              FROM generate_series(1, 100)"
         )
     };
-    let _folder = table_of(&context, &[&file("a"), &file("b")], "").await;
+    let _folder = table_of(&context, &[file("a"), file("b")], "").await;
     let rows = run(&context, "SELECT s FROM t ORDER BY s['k'] LIMIT 150 OFFSET 20").await;
     assert_eq!(rows.num_rows(), 150);
     run(&context, "SELECT array_agg(s) FROM t").await;
@@ -144,7 +132,7 @@ async fn values_that_the_table_rounds_are_compared_as_rounded() {
     let halves =
         "SELECT CAST(value AS DECIMAL(10, 2)) / CAST(2 AS DECIMAL(1, 0)) AS c FROM generate_series(1, 5)";
     let halves = format!("SELECT CAST(c AS DECIMAL(10, 2)) AS c FROM ({halves})");
-    let _folder = table_of(&context, &[&halves], "(c DECIMAL(10, 0))").await;
+    let _folder = table_of(&context, &[halves], "(c DECIMAL(10, 0))").await;
     // 0.5 and 1.0, of 0.5 to 2.5.
     let shown = show(&context, "SELECT count(*) AS n FROM t WHERE c = 1").await;
     assert!(shown.contains("| 2 "), "{shown}");
@@ -234,7 +222,7 @@ async fn decimals_and_integers_of_different_files_become_decimals_with_the_digit
     let types = ["Decimal128(5, 2)", "Decimal128(9, 3)", "Int32"];
     let typed = |at: usize| format!("SELECT arrow_cast(c, '{}') AS c FROM ({})", types[at], files[at]);
     let stored = [typed(0), typed(1), typed(2)];
-    let _folder = table_of(&context, &stored.each_ref().map(String::as_str), "").await;
+    let _folder = table_of(&context, &stored, "").await;
     let rows = stored.each_ref().map(|rows| format!("SELECT CAST(c AS DECIMAL(13, 3)) AS c FROM ({rows})"));
     check(
         &context,
@@ -262,7 +250,7 @@ async fn timestamps_of_different_files_take_the_finest_unit() {
         of("Second", "SELECT value FROM generate_series(1, 5)"),
         of("Millisecond", "SELECT value * 700 AS value FROM generate_series(1, 5)"),
     ];
-    let _folder = table_of(&context, &files.each_ref().map(String::as_str), "").await;
+    let _folder = table_of(&context, &files, "").await;
     let milliseconds = "'Timestamp(Millisecond, Some(\"UTC\"))'";
     let rows =
         files.each_ref().map(|rows| format!("SELECT arrow_cast(c, {milliseconds}) AS c FROM ({rows})"));

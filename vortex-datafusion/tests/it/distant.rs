@@ -11,7 +11,7 @@ use object_store::path::Path;
 use test_store::ReadFault;
 
 use crate::counting::{session, settle};
-use crate::files::{copy, create, physical, run, show};
+use crate::files::{copy, create, physical, plan, run, show};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_small_file_is_read_once_whatever_is_asked_of_it() {
@@ -51,14 +51,14 @@ async fn the_first_of_an_order_are_those_of_a_full_sort() {
         );
         assert_eq!(show(&context, &few).await, show(&context, &all).await, "{order}");
     }
-    let plan = show(&context, "EXPLAIN FORMAT INDENT SELECT * FROM lines ORDER BY l_orderkey LIMIT 3").await;
+    let plan = plan(&context, "SELECT * FROM lines ORDER BY l_orderkey LIMIT 3").await;
     assert!(plan.contains("best_first=[l_orderkey@0 ASC], best_rows=3"), "{plan}");
 }
 
 #[tokio::test]
 async fn a_scan_for_a_full_sort_reads_no_rows_first() {
     let (_, context) = session(3, None).await;
-    let plan = show(&context, "EXPLAIN FORMAT INDENT SELECT * FROM lines ORDER BY l_orderkey").await;
+    let plan = plan(&context, "SELECT * FROM lines ORDER BY l_orderkey").await;
     assert!(plan.contains("SortExec") && !plan.contains("best_first"), "{plan}");
 }
 

@@ -6,27 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arrow::array::Array as _;
 use arrow::datatypes::DataType;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
-use datafusion::prelude::SessionContext;
-use tempfile::TempDir;
 
-use crate::files::{copy, create, error, number, plan, run, session, show};
-
-/// A table `t` of the rows of a query.
-async fn table(context: &SessionContext, rows: &str) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.vortex");
-    copy(context, rows, path.display()).await;
-    create(context, "t", path.display()).await;
-    folder
-}
+use crate::files::{error, number, plan, run, session, show, table_of};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn filters_have_a_thousand_operands() {
     const OPERANDS: i64 = 1_000;
 
     let context = session();
-    let _folder =
-        table(&context, "SELECT value AS id, value % 2 AS odd FROM generate_series(0, 19999)").await;
+    let rows = "SELECT value AS id, value % 2 AS odd FROM generate_series(0, 19999)";
+    let _folder = table_of(&context, &[rows], "").await;
     let chain = |op: &str, operand: &dyn Fn(i64) -> String| {
         (0..OPERANDS).map(operand).collect::<Vec<_>>().join(&format!(" {op} "))
     };
@@ -44,12 +33,9 @@ async fn filters_have_a_thousand_operands() {
 #[tokio::test]
 async fn conjuncts_that_may_fail_see_only_rows_that_passed_those_before_them() {
     let context = session();
-    let _folder = table(
-        &context,
-        "SELECT value AS a, value % 10 AS b, CASE WHEN value % 3 = 0 THEN '-' ELSE CAST(value AS VARCHAR) END AS c
-         FROM generate_series(0, 999)",
-    )
-    .await;
+    let rows = "SELECT value AS a, value % 10 AS b, CASE WHEN value % 3 = 0 THEN '-' ELSE CAST(value AS VARCHAR) END AS c
+        FROM generate_series(0, 999)";
+    let _folder = table_of(&context, &[rows], "").await;
     let filter = "b <> 0 AND 100 / b > 30 AND a % 3 <> 0 AND CAST(c AS BIGINT) < 500
         AND 100 / (b - 4) < 0 AND upper(c) <> '1'";
     let plan = plan(&context, &format!("SELECT a FROM t WHERE {filter}")).await;
@@ -66,7 +52,7 @@ async fn operands_that_may_fail_see_only_rows_that_those_before_them_leave_undec
     let context = session();
     let rows = "SELECT value AS id, nullif(CASE WHEN value < 100000 THEN value % 5 ELSE value END, 4) AS x
                 FROM generate_series(0, 149999)";
-    let _folder = table(&context, rows).await;
+    let _folder = table_of(&context, &[rows], "").await;
     // Of 20,000 rows each, x is 0, 1, 2, 3 or null; in the last third, it is large.
     for (filter, rows) in [
         ("x = 0 OR 50 / x > 20", 60_000),
@@ -94,7 +80,7 @@ async fn bounds_that_overflow_in_another_unit_fail_no_plan() {
                     AS second,
                 arrow_cast(value, 'Timestamp(Millisecond, None)') AS milli
                 FROM generate_series(1, 1000)";
-    let _folder = table(&context, rows).await;
+    let _folder = table_of(&context, &[rows], "").await;
     for (filter, rows) in [
         ("id = 3 AND day > timestamp '2019-01-01 10:00:00'", 1),
         ("id < 5 AND day < now()", 4),
@@ -131,7 +117,8 @@ async fn each_of_many_conjuncts_that_may_fail_is_evaluated_once() {
     };
     let (int, counted) = (DataType::Int64, Arc::new(counted));
     context.register_udf(create_udf("counted", vec![int.clone()], int, Volatility::Immutable, counted));
-    let _folder = table(&context, &format!("SELECT value AS a FROM generate_series(1, {ROWS})")).await;
+    let rows = format!("SELECT value AS a FROM generate_series(1, {ROWS})");
+    let _folder = table_of(&context, &[rows], "").await;
     // Each rejects one row.
     let conjuncts: Vec<_> = (0..CONJUNCTS).map(|at| format!("counted(a + {at}) <> {}", 2 * at + 1)).collect();
     let sql = format!("SELECT count(*) FROM t WHERE {}", conjuncts.join(" AND "));
@@ -155,7 +142,7 @@ async fn columns_of_conjuncts_that_may_fail_are_decoded_for_rows_that_passed_tho
     context.register_udf(create_udf("measured", vec![text.clone()], text, Volatility::Immutable, measured));
     let rows = "SELECT value AS k, repeat(md5(CAST(value AS VARCHAR)), 32) AS payload
         FROM generate_series(0, 4999)";
-    let _folder = table(&context, rows).await;
+    let _folder = table_of(&context, &[rows], "").await;
     let wide = "length(measured(payload)) = 1024";
     for (filter, passed) in [(wide.to_owned(), 5_000), (format!("abs(k) = 7 AND {wide}"), 1)] {
         assert_eq!(number(&context, &format!("SELECT count(*) FROM t WHERE {filter}")).await, passed);
@@ -169,7 +156,7 @@ async fn lambda_functions_are_computed_next_to_fields_and_numbers_of_rows() {
     let context = session();
     let rows = "SELECT named_struct('a', v, 'b', v * 10) AS s, make_array(v, v + 1) AS tags, v
         FROM (VALUES (1), (5)) u (v)";
-    let _folder = table(&context, rows).await;
+    let _folder = table_of(&context, &[rows], "").await;
     run(&context, "SET datafusion.sql_parser.dialect = 'duckdb'").await;
     for (columns, expected) in [
         ("s['a'] AS a, s['b'] AS b, array_transform(tags, x -> x + 1) AS l", "| 5 | 50 | [6, 7] |"),

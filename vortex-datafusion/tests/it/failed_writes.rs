@@ -169,8 +169,7 @@ async fn a_null_after_which_a_folder_should_be_named_fails_the_statement() {
 async fn a_null_that_is_inserted_into_a_partition_column_fails_with_the_same_advice() {
     let folder = tempfile::tempdir().unwrap();
     let context = session();
-    let create = "CREATE EXTERNAL TABLE t (n BIGINT, p VARCHAR) STORED AS VORTEX PARTITIONED BY (p)";
-    run(&context, &format!("{create} LOCATION '{}/'", folder.path().display())).await;
+    create(&context, "t (n BIGINT, p VARCHAR) PARTITIONED BY (p)", folder.path().join("").display()).await;
     let error = error(&context, "INSERT INTO t SELECT 1, NULL").await;
     assert!(error.contains("`p` has nulls") && error.contains("p IS NOT NULL"), "{error}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);

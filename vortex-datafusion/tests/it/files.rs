@@ -9,15 +9,17 @@ use arrow::array::{AsArray as _, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Int64Type, Schema};
 use arrow::util::pretty::pretty_format_batches;
+use datafusion::common::Result;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tempfile::TempDir;
 use vortex_core::io::MemorySink;
 use vortex_core::write::{FileWriter, WriteOptions};
-use vortex_datafusion::{VortexFormat, VortexOptions, register};
+use vortex_datafusion::{VortexFormat, VortexOptions, enable_url_tables, register};
 
 /// The files committed with the project.
 fn golden() -> PathBuf {
@@ -86,6 +88,14 @@ pub(crate) fn session_with(mut config: SessionConfig) -> SessionContext {
     context
 }
 
+/// A session that has only the URL tables of this crate: those of DataFusion read other files as well.
+pub(crate) fn own_session() -> SessionContext {
+    let context = SessionContext::new();
+    register(&context).expect("the format registers");
+    enable_url_tables(&context);
+    context
+}
+
 /// A session with two partitions, whose operators take memory from a pool.
 pub(crate) fn session_within(pool: &Arc<dyn MemoryPool>) -> SessionContext {
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(pool)).build_arc().unwrap();
@@ -126,9 +136,25 @@ pub(crate) async fn register_files(context: &SessionContext, path: &Path) {
     context.register_table("t", listed).expect("a new name");
 }
 
-/// Creates a table, whose name columns may follow, over what lies at a location.
+/// Creates or replaces a table over what lies at a location. Columns and other clauses may follow its name.
 pub(crate) async fn create(context: &SessionContext, table: &str, location: impl Display) {
-    run(context, &format!("CREATE EXTERNAL TABLE {table} STORED AS VORTEX LOCATION '{location}'")).await;
+    let create = format!("CREATE OR REPLACE EXTERNAL TABLE {table} STORED AS VORTEX LOCATION '{location}'");
+    run(context, &create).await;
+}
+
+/// The table `t` over files written by queries, one file per query. Columns and other clauses may be declared.
+pub(crate) async fn table_of<S: AsRef<str>>(
+    context: &SessionContext,
+    queries: &[S],
+    declared: &str,
+) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (at, query) in queries.iter().enumerate() {
+        let path = folder.path().join(format!("{at}.vortex"));
+        copy(context, query.as_ref(), path.display()).await;
+    }
+    create(context, &format!("t {declared}"), folder.path().join("").display()).await;
+    folder
 }
 
 /// Writes the rows of a query to a file.
@@ -174,6 +200,15 @@ pub(crate) async fn pushed_answer(
 /// The plan as it is executed.
 pub(crate) async fn physical(context: &SessionContext, sql: &str) -> Arc<dyn ExecutionPlan> {
     context.sql(sql).await.unwrap().create_physical_plan().await.unwrap()
+}
+
+/// Runs a plan that may have run before; without a reset, it would have no files left.
+pub(crate) fn run_again(
+    plan: &Arc<dyn ExecutionPlan>,
+    context: &SessionContext,
+) -> impl Future<Output = Result<Vec<RecordBatch>>> {
+    let plan = reset_plan_states(Arc::clone(plan)).expect("a plan that can run again");
+    collect(plan, context.task_ctx())
 }
 
 /// The error of a statement that fails when it is planned or when it runs.

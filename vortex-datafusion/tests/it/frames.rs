@@ -13,7 +13,7 @@ use vortex_datafusion::{
     VortexWriteOptions, WrittenFile, register,
 };
 
-use crate::files::{file, number, run, session, show};
+use crate::files::{create, file, number, plan, run, session, show};
 
 /// Writes the numbers up to `last`; returns how many.
 async fn write(context: &SessionContext, last: u64, to: &str, options: Option<VortexOptions>) -> u64 {
@@ -125,7 +125,7 @@ async fn rows_are_written_in_an_order_that_files_record() {
     rows.write_vortex(&place, sorted).await.unwrap();
     context.register_vortex("t", &place).await.unwrap();
     let ordered = "SELECT n FROM t ORDER BY n DESC NULLS LAST";
-    let plan = show(&context, &format!("EXPLAIN FORMAT INDENT {ordered}")).await;
+    let plan = plan(&context, ordered).await;
     assert!(!plan.contains("SortExec"), "{plan}");
     assert_eq!(number(&context, "SELECT n FROM t LIMIT 1").await, 99);
 }
@@ -280,7 +280,7 @@ async fn a_table_of_several_places_has_options_and_an_order_of_its_own() {
     let places: Vec<&str> = places.iter().map(String::as_str).collect();
     context.register_vortex_with("numbers", &places, told).await.unwrap();
     let above = "SELECT n FROM numbers WHERE n > 7 ORDER BY n";
-    let plan = show(&context, &format!("EXPLAIN FORMAT INDENT {above}")).await;
+    let plan = plan(&context, above).await;
     assert!(plan.contains("FilterExec") && !plan.contains("SortExec"), "{plan}");
     assert_eq!(show(&context, above).await.matches("| 9 ").count(), 2);
     let none = context.read_vortex_with(&[], VortexReadOptions::new()).await.unwrap_err().to_string();
@@ -378,8 +378,7 @@ async fn files_get_the_metadata_of_statements_frames_and_tables() {
         rows.write_vortex(path("c.vortex").to_str().unwrap(), reserved).await.unwrap_err().to_string();
     assert!(error.contains("are reserved"), "{error}");
 
-    let table = format!("(a INT) STORED AS VORTEX LOCATION '{base}/t/' OPTIONS ('metadata::station' 'Bodø')");
-    run(&context, &format!("CREATE EXTERNAL TABLE t {table}")).await;
+    create(&context, "t (a INT) OPTIONS ('metadata::station' 'Bodø')", format!("{base}/t/")).await;
     run(&context, "INSERT INTO t VALUES (1)").await;
     let written = fs::read_dir(path("t")).unwrap().next().unwrap().unwrap().path();
     assert_eq!(stored(&written, "station").await.as_deref(), Some("Bodø"));

@@ -8,7 +8,7 @@ use url::Url;
 use vortex_datafusion::{VortexContextExt as _, enable_url_tables};
 
 use crate::counting::{over, store_of};
-use crate::files::{create, error, number, run, show};
+use crate::files::{create, error, number, plan, run};
 
 /// Number of rows of each object; all objects are copies of the example file.
 const ROWS: i64 = 8300;
@@ -92,13 +92,9 @@ async fn a_table_is_created_over_a_glob() {
     let context = session(&["a/x1.vortex", "a/x2.vortex", "a/y1.vortex"]).await;
     create(&context, "x", "counting://store/a/x*.vortex").await;
     assert_eq!(count(&context, "x WHERE l_orderkey > 0").await, 2 * ROWS);
-    run(
-        &context,
-        "CREATE EXTERNAL TABLE few (l_orderkey BIGINT, l_comment VARCHAR) STORED AS VORTEX \
-         OPTIONS (predicate_pushdown 'false') LOCATION 'counting://store/a/[xy]1.vortex'",
-    )
-    .await;
-    let plan = show(&context, "EXPLAIN SELECT * FROM few WHERE l_orderkey > 7").await;
+    let few = "few (l_orderkey BIGINT, l_comment VARCHAR) OPTIONS (predicate_pushdown 'false')";
+    create(&context, few, "counting://store/a/[xy]1.vortex").await;
+    let plan = plan(&context, "SELECT * FROM few WHERE l_orderkey > 7").await;
     assert!(plan.contains("FilterExec"), "{plan}");
     assert_eq!(run(&context, "SELECT * FROM few LIMIT 3").await.num_columns(), 2);
     assert_eq!(count(&context, "few").await, 2 * ROWS);
@@ -110,11 +106,7 @@ async fn a_table_is_created_over_a_glob() {
 #[tokio::test(flavor = "multi_thread")]
 async fn partition_columns_lie_behind_a_glob() {
     let context = session(&["t/day=1/a.vortex", "t/day=1/b.vortex", "t/day=2/a.vortex"]).await;
-    run(
-        &context,
-        "CREATE EXTERNAL TABLE t STORED AS VORTEX PARTITIONED BY (day) LOCATION 'counting://store/t/a*'",
-    )
-    .await;
+    create(&context, "t PARTITIONED BY (day)", "counting://store/t/a*").await;
     assert_eq!(count(&context, "t").await, 2 * ROWS);
     assert_eq!(count(&context, "t WHERE day = '2'").await, ROWS);
 }
@@ -141,11 +133,7 @@ async fn a_folder_needs_no_slash() {
     let context = session(&["a.vortex", "u/a.vortex"]).await;
     create(&context, "root", "counting://store").await;
     assert_eq!(count(&context, "root").await, ROWS);
-    run(
-        &context,
-        "CREATE EXTERNAL TABLE u (l_orderkey BIGINT) STORED AS VORTEX LOCATION 'counting://store/u'",
-    )
-    .await;
+    create(&context, "u (l_orderkey BIGINT)", "counting://store/u").await;
     run(&context, "INSERT INTO u VALUES (1)").await;
     assert_eq!(count(&context, "u").await, ROWS + 1);
 }

@@ -9,13 +9,14 @@ use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::collect;
-use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tempfile::TempDir;
 use vortex_core::VortexFile;
 use vortex_datafusion::{VortexContextExt as _, VortexReadOptions, VortexTable};
 
-use crate::files::{copy, create, physical, plan, pushed_answer, run, session, session_with, show};
+use crate::files::{
+    copy, create, physical, plan, pushed_answer, run, run_again, session, session_with, show, table_of,
+};
 
 /// Rows of which some columns have few values: `text`, some of it long, `few`, `flag` and `day`; and `n`, `x`.
 const ROWS: &str = "SELECT value AS n, value * 0.5 AS x, \
@@ -33,21 +34,25 @@ async fn answer(context: &SessionContext, sql: &str) -> String {
     pushed_answer(context, sql, is_coded).await
 }
 
-/// Writes a file in short chunks, of which columns of several share dictionaries.
+/// Makes chunks short; columns of several share dictionaries.
+const SHORT_CHUNKS: &str = "SET vortex.write_memory = 1048576";
+
+/// Writes a file in short chunks.
 async fn write(context: &SessionContext, rows: &str, to: impl Display) {
-    run(context, "SET vortex.write_memory = 1048576").await;
+    run(context, SHORT_CHUNKS).await;
     copy(context, rows, to).await;
+}
+
+/// A table of files in short chunks.
+async fn table_of_chunks<S: AsRef<str>>(context: &SessionContext, queries: &[S], declared: &str) -> TempDir {
+    run(context, SHORT_CHUNKS).await;
+    table_of(context, queries, declared).await
 }
 
 /// A table of files with different dictionaries: that of several chunks is in the layout, that of one in its array.
 async fn table(context: &SessionContext) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for (file, first, last) in [("a", 0, 39_999), ("b", 40_000, 45_999)] {
-        let rows = format!("{ROWS} FROM generate_series({first}, {last})");
-        write(context, &rows, format!("{}/{file}.vortex", folder.path().display())).await;
-    }
-    create(context, "t", format!("{}/", folder.path().display())).await;
-    folder
+    let rows = |(first, last)| format!("{ROWS} FROM generate_series({first}, {last})");
+    table_of_chunks(context, &[(0, 39_999), (40_000, 45_999)].map(rows), "").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,12 +87,9 @@ async fn groups_of_text_integers_dates_and_booleans_are_found_by_codes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn batches_that_are_dealt_out_to_partitions_have_codes() {
-    let (context, folder) =
-        (session_with(SessionConfig::new().with_target_partitions(4)), tempfile::tempdir().unwrap());
-    let place = format!("{}/a.vortex", folder.path().display());
-    write(&context, &format!("{ROWS} FROM generate_series(1, 40000)"), &place).await;
+    let context = session_with(SessionConfig::new().with_target_partitions(4));
+    let _folder = table_of_chunks(&context, &[format!("{ROWS} FROM generate_series(1, 40000)")], "").await;
     run(&context, "SET datafusion.optimizer.repartition_file_scans = false").await;
-    create(&context, "t", &place).await;
     for keys in ["text", "few", "text, few"] {
         let sql = format!("SELECT {keys}, count(*), sum(n) FROM t GROUP BY {keys} ORDER BY {keys}");
         assert!(plan(&context, &sql).await.contains("RoundRobinBatch"));
@@ -128,37 +130,31 @@ async fn keys_that_functions_read_too_or_have_many_values_and_limited_groups_are
 
 #[tokio::test]
 async fn a_file_whose_keys_have_many_values_is_grouped_as_well() {
-    let (context, folder) = (session(), tempfile::tempdir().unwrap());
-    let at = |name: &str| format!("{}/{name}.vortex", folder.path().display());
-    write(&context, &format!("{ROWS} FROM generate_series(1, 40000)"), at("a")).await;
-    let many = "SELECT value AS n, 'text ' || value AS text, CAST(value - 5000 AS SMALLINT) AS few \
-         FROM generate_series(1, 10000)";
-    copy(&context, many, at("b")).await;
-    // Another type, and a file without the column.
-    copy(&context, "SELECT value AS n, CAST('a' AS BYTEA) AS text FROM generate_series(1, 30)", at("c"))
-        .await;
-    copy(&context, "SELECT value AS n FROM generate_series(1, 30)", at("d")).await;
-    let create = format!(
-        "CREATE EXTERNAL TABLE t (n BIGINT, text VARCHAR, few SMALLINT) STORED AS VORTEX LOCATION '{}/'",
-        folder.path().display()
-    );
-    run(&context, &create).await;
+    let context = session();
+    let few = format!("{ROWS} FROM generate_series(1, 40000)");
+    let files = [
+        few.as_str(),
+        "SELECT value AS n, 'text ' || value AS text, CAST(value - 5000 AS SMALLINT) AS few \
+         FROM generate_series(1, 10000)",
+        // Another type, and a file without the column.
+        "SELECT value AS n, CAST('a' AS BYTEA) AS text FROM generate_series(1, 30)",
+        "SELECT value AS n FROM generate_series(1, 30)",
+    ];
+    let _folder = table_of_chunks(&context, &files, "(n BIGINT, text VARCHAR, few SMALLINT)").await;
     let found = answer(&context, "SELECT text, count(*), sum(n) FROM t GROUP BY text ORDER BY text").await;
     assert_eq!(found.lines().count(), 4 + 10_000 + 9, "{}", &found[..500]);
 }
 
 #[tokio::test]
 async fn integers_and_times_of_all_types_have_codes() {
-    let (context, folder) = (session(), tempfile::tempdir().unwrap());
-    let place = format!("{}/a.vortex", folder.path().display());
+    let context = session();
     let rows = "SELECT value AS n, arrow_cast(value % 256 - 128, 'Int8') AS tiny, \
          arrow_cast('18446744073709551000', 'UInt64') + arrow_cast(value % 9, 'UInt64') AS great, \
          arrow_cast(value % 11, 'UInt16') AS u, \
          arrow_cast(nullif(value % 7, 2), 'Timestamp(Second, Some(\"+02:00\"))') AS zoned, \
          arrow_cast(arrow_cast(value % 5, 'Int32'), 'Time32(Second)') AS time, arrow_cast(value % 3, 'Date64') AS date64 \
          FROM generate_series(5, 20004)";
-    copy(&context, rows, &place).await;
-    create(&context, "t", &place).await;
+    let _folder = table_of(&context, &[rows], "").await;
     for keys in ["tiny", "u", "zoned", "time", "date64", "tiny, zoned", "time, u, date64"] {
         let sql = format!("SELECT {keys}, count(*), sum(n) FROM t GROUP BY {keys} ORDER BY {keys}");
         answer(&context, &sql).await;
@@ -207,8 +203,7 @@ async fn a_plan_that_runs_again_begins_with_no_groups() {
     assert_eq!(found.lines().count(), 4 + 4, "{found}");
     let plan = physical(&context, "SELECT text, count(*) FROM t GROUP BY text").await;
     for _ in 0..2 {
-        let plan = reset_plan_states(Arc::clone(&plan)).unwrap();
-        let rows = collect(plan, context.task_ctx()).await.unwrap();
+        let rows = run_again(&plan, &context).await.unwrap();
         assert_eq!(rows.iter().map(|rows| rows.num_rows()).sum::<usize>(), 8);
     }
 }
@@ -226,27 +221,24 @@ async fn functions_that_round_when_states_are_merged_are_computed_at_once() {
 #[tokio::test]
 async fn an_infinity_after_nan_is_an_extreme() {
     let context = session_with(SessionConfig::new().with_target_partitions(1));
-    let (folder, nan) = (tempfile::tempdir().unwrap(), "CAST('NaN' AS DOUBLE)");
-    let place = format!("{}/t.vortex", folder.path().display());
-    let rows = format!("SELECT * FROM (VALUES (true, {nan}), (true, CAST('-inf' AS DOUBLE))) v (b, f)");
-    copy(&context, &rows, &place).await;
-    create(&context, "t", &place).await;
+    let values = "(true, CAST('NaN' AS DOUBLE)), (true, CAST('-inf' AS DOUBLE))";
+    let _folder = table_of(&context, &[format!("SELECT * FROM (VALUES {values}) v (b, f)")], "").await;
     let found = show(&context, "SELECT b, max(f) AS max, min(-f) AS min FROM t GROUP BY b").await;
     assert!(found.contains("| true | -inf | inf |"), "{found}");
 }
 
 #[tokio::test]
 async fn text_that_only_some_files_store_as_dictionaries_has_no_codes() {
-    let (context, folder) = (session(), tempfile::tempdir().unwrap());
-    let at = |name: &str| format!("{}/{name}.vortex", folder.path().display());
-    write(&context, "SELECT value AS n, 'text ' || value AS text FROM generate_series(1, 40000)", at("a"))
-        .await;
-    write(&context, &format!("SELECT n, text FROM ({ROWS} FROM generate_series(1, 40000))"), at("b")).await;
-    create(&context, "t", format!("{}/", folder.path().display())).await;
-    let sql = |table: &str| format!("SELECT text, count(*) FROM {table} GROUP BY text");
-    assert!(!is_coded(&plan(&context, &sql("t")).await));
-    create(&context, "b", at("b")).await;
-    assert!(is_coded(&plan(&context, &sql("b")).await));
+    let context = session();
+    let files = [
+        "SELECT value AS n, 'text ' || value AS text FROM generate_series(1, 40000)",
+        &format!("SELECT n, text FROM ({ROWS} FROM generate_series(1, 40000))"),
+    ];
+    let folder = table_of_chunks(&context, &files, "").await;
+    let sql = "SELECT text, count(*) FROM t GROUP BY text";
+    assert!(!is_coded(&plan(&context, sql).await));
+    create(&context, "t", folder.path().join("1.vortex").display()).await;
+    assert!(is_coded(&plan(&context, sql).await));
 }
 
 #[tokio::test]
@@ -257,11 +249,7 @@ async fn partition_columns_and_open_files_have_codes() {
         write(&context, &format!("{ROWS} FROM generate_series(1, 40000)"), &place).await;
     }
     let place = folder.path().display();
-    run(
-        &context,
-        &format!("CREATE EXTERNAL TABLE t STORED AS VORTEX PARTITIONED BY (p) LOCATION '{place}/'"),
-    )
-    .await;
+    create(&context, "t PARTITIONED BY (p)", format!("{place}/")).await;
     for keys in ["p", "p, text", "few, p"] {
         answer(&context, &format!("SELECT {keys}, count(*), sum(n) FROM t GROUP BY {keys} ORDER BY {keys}"))
             .await;
@@ -279,11 +267,8 @@ async fn partition_columns_of_other_types_are_grouped_as_well() {
         let to = format!("{place}/q={q}/d={d}/z={z}/a.vortex");
         write(&context, &format!("SELECT n, text FROM ({ROWS} FROM generate_series(1, 40000))"), to).await;
     }
-    let create = format!(
-        "CREATE EXTERNAL TABLE t (n BIGINT, text VARCHAR, q INT, d DATE, z BOOLEAN) STORED AS VORTEX \
-         PARTITIONED BY (q, d, z) LOCATION '{place}/'"
-    );
-    run(&context, &create).await;
+    let table = "t (n BIGINT, text VARCHAR, q INT, d DATE, z BOOLEAN) PARTITIONED BY (q, d, z)";
+    create(&context, table, format!("{place}/")).await;
     for keys in ["z", "z, text", "q", "text, d", "z, text, q"] {
         let sql = format!("SELECT {keys}, count(*), sum(n) FROM t GROUP BY {keys} ORDER BY {keys}");
         let found = show(&context, &sql).await;

@@ -1,23 +1,14 @@
 //! Table functions over the description of files.
 
-use datafusion::prelude::SessionContext;
-use vortex_datafusion::{enable_url_tables, register};
+use vortex_datafusion::enable_url_tables;
 
 use crate::counting;
-use crate::files::{copy, error, file, folder_of, number, run, show, write_chunks};
-
-/// A session that accepts places in SQL.
-fn session() -> SessionContext {
-    let context = SessionContext::new();
-    register(&context).unwrap();
-    enable_url_tables(&context);
-    context
-}
+use crate::files::{copy, error, file, folder_of, number, own_session, run, show, write_chunks};
 
 #[tokio::test]
 async fn columns_have_sizes_and_statistics() {
     let path = file("tpch_orders");
-    let context = session();
+    let context = own_session();
     let sql = format!(
         "SELECT min, max, null_count, bytes > 0 AS has_bytes, row_count FROM vortex_metadata('{}')
          WHERE \"column\" = 'o_orderkey'",
@@ -32,7 +23,7 @@ async fn columns_have_sizes_and_statistics() {
 #[tokio::test]
 async fn layouts_refer_to_segments_that_are_listed() {
     let path = file("tpch_lineitem");
-    let context = session();
+    let context = own_session();
     let path = path.display();
     let used = format!(
         "SELECT count(DISTINCT segment) FROM (SELECT unnest(segments) AS segment FROM vortex_layouts('{path}')) AS used
@@ -57,7 +48,7 @@ async fn zones_tile_the_rows_and_folders_show_all_their_files() {
     let source = tempfile::tempdir().unwrap();
     let path = write_chunks(source.path()).await;
     let folder = folder_of(&[(&path, "a.vortex"), (&path, "b.vortex")]);
-    let context = session();
+    let context = own_session();
     let base = folder.path().display();
     let sql = format!(
         "SELECT count(DISTINCT file) AS files, count(DISTINCT rows) AS row_counts FROM
@@ -93,7 +84,7 @@ async fn what_is_no_vortex_file_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bad.vortex");
     std::fs::write(&path, "not a Vortex file, but long enough to look for a footer").unwrap();
-    let context = session();
+    let context = own_session();
     for (sql, named) in [
         (format!("SELECT * FROM vortex_zones('{}')", path.display()), "bad.vortex"),
         (format!("SELECT * FROM vortex_zones('{}')", folder.path().join("nosuch").display()), "nosuch"),
@@ -108,7 +99,7 @@ async fn what_is_no_vortex_file_is_named() {
 #[tokio::test]
 async fn long_names_are_cut_where_they_are_repeated() {
     let folder = tempfile::tempdir().unwrap();
-    let (context, path) = (session(), folder.path().join("long.vortex"));
+    let (context, path) = (own_session(), folder.path().join("long.vortex"));
     let name = "n".repeat(5000);
     let rows = format!("SELECT value AS \"{name}\" FROM generate_series(1, 20000)");
     copy(&context, &rows, path.display()).await;

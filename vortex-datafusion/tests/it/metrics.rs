@@ -15,7 +15,7 @@ use test_store::TestStore;
 
 use crate::counting::over;
 use crate::distant::write_large;
-use crate::files::{create, numbers, physical, run, show};
+use crate::files::{copy, create, numbers, physical, run, show};
 
 /// Number of rows of the table `large`.
 const ROWS: usize = 500_000;
@@ -282,7 +282,7 @@ async fn of_the_files_of_one_day_the_last_hour_is_read_first() {
     run(&context, "SET datafusion.execution.target_partitions = 1").await;
     for hour in 10..20 {
         let rows = format!("SELECT 7 AS day, {hour} * 1000 + value AS time FROM generate_series(1, 1000)");
-        run(&context, &format!("COPY ({rows}) TO 'counting://store/log/{hour}.vortex'")).await;
+        copy(&context, &rows, format!("counting://store/log/{hour}.vortex")).await;
     }
     create(&context, "log", "counting://store/log/").await;
     let sql = "SELECT day, time FROM log ORDER BY day DESC, time DESC LIMIT 3";

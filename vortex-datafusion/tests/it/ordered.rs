@@ -9,7 +9,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext, col};
 use vortex_datafusion::{VortexOptions, VortexSessionExt as _, register};
 
-use crate::files::{copy, create, numbers, plan, register_files, run, session_with, table};
+use crate::files::{copy, create, numbers, plan, register_files, run, session_with, table, table_of};
 
 fn session(partitions: usize) -> SessionContext {
     SessionContext::new_with_config(SessionConfig::new().with_target_partitions(partitions))
@@ -79,9 +79,7 @@ async fn an_order_that_statistics_prove_is_asked_for_by_a_table_or_by_the_sessio
     // The order of the rows of a VALUES list is not defined.
     copy(&context, "VALUES (1), (2), (3)", file.display()).await;
     for (name, options) in [("plain", ""), ("asking", "OPTIONS (order_from_statistics 'true')")] {
-        let location = file.display();
-        let create = format!("CREATE EXTERNAL TABLE {name} STORED AS VORTEX {options} LOCATION '{location}'");
-        run(&context, &create).await;
+        create(&context, &format!("{name} {options}"), file.display()).await;
     }
     for asked in [false, true, false] {
         run(&context, &format!("SET vortex.order_from_statistics = {asked}")).await;
@@ -180,18 +178,11 @@ async fn the_first_rows_of_an_order_are_the_first_however_partitions_run() {
 /// DataFusion arranges the files of a partition by `b`, although their order by `a` decides which rows are limited.
 #[tokio::test]
 async fn a_limit_takes_the_first_rows_of_its_own_order() {
-    let folder = tempfile::tempdir().unwrap();
-    for (name, rows) in [
-        ("1", "value AS a, 10 - value AS b FROM generate_series(1, 4)"),
-        ("2", "value AS a, value + 100 AS b FROM generate_series(5, 8)"),
-    ] {
-        copy(
-            &registered(1),
-            &format!("SELECT {rows} ORDER BY a"),
-            folder.path().join(format!("{name}.vortex")).display(),
-        )
-        .await;
-    }
+    let rows = [
+        "SELECT value AS a, 10 - value AS b FROM generate_series(1, 4) ORDER BY a",
+        "SELECT value AS a, value + 100 AS b FROM generate_series(5, 8) ORDER BY a",
+    ];
+    let folder = table_of(&registered(1), &rows, "").await;
     let url = folder.path().join("");
     for is_registered in [true, false] {
         let context = if is_registered { registered(1) } else { session(1) };
@@ -207,13 +198,9 @@ async fn a_limit_takes_the_first_rows_of_its_own_order() {
 
 #[tokio::test]
 async fn windows_are_of_all_rows_whatever_is_sorted_and_limited_above() {
-    let folder = tempfile::tempdir().unwrap();
     let context = registered(4);
-    for first in [1, 101] {
-        let rows = format!("SELECT value AS a FROM generate_series({first}, {}) ORDER BY a", first + 99);
-        copy(&context, &rows, folder.path().join(format!("{first}.vortex")).display()).await;
-    }
-    create(&context, "t", folder.path().join("").display()).await;
+    let hundred = |first| format!("SELECT value AS a FROM generate_series({first}, {first} + 99) ORDER BY a");
+    let _folder = table_of(&context, &[1, 101].map(hundred), "").await;
     let windows =
         "SELECT a, count(*) OVER () AS c, sum(a) OVER (ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING) AS s";
     for (source, filter) in [
@@ -241,13 +228,9 @@ async fn windows_are_of_all_rows_whatever_is_sorted_and_limited_above() {
 
 #[tokio::test]
 async fn windows_that_look_ahead_see_rows_beyond_a_limit() {
-    let folder = tempfile::tempdir().unwrap();
     let context = registered(4);
-    for first in [1, 101, 201] {
-        let rows = format!("SELECT 1 AS p, value AS a FROM generate_series({first}, {})", first + 99);
-        copy(&context, &rows, folder.path().join(format!("{first}.vortex")).display()).await;
-    }
-    create(&context, "t", folder.path().join("").display()).await;
+    let hundred = |first| format!("SELECT 1 AS p, value AS a FROM generate_series({first}, {first} + 99)");
+    let _folder = table_of(&context, &[1, 101, 201].map(hundred), "").await;
     for (window, order, expected) in [
         ("sum(a) OVER (PARTITION BY p)", "p", [45_150; 3]),
         ("sum(a) OVER (PARTITION BY p ORDER BY a)", "p, a", [1, 3, 6]),
@@ -276,15 +259,11 @@ async fn windows_that_look_ahead_see_rows_beyond_a_limit() {
 
 #[tokio::test]
 async fn joins_and_offsets_take_all_rows_whatever_is_sorted_and_limited_above() {
-    let folder = tempfile::tempdir().unwrap();
     let context = registered(4);
-    for first in [1, 101] {
-        let last = first + 99;
-        let rows =
-            format!("SELECT value AS a, value * 2 AS b FROM generate_series({first}, {last}) ORDER BY a");
-        copy(&context, &rows, folder.path().join(format!("{first}.vortex")).display()).await;
-    }
-    create(&context, "t", folder.path().join("").display()).await;
+    let hundred = |first| {
+        format!("SELECT value AS a, value * 2 AS b FROM generate_series({first}, {first} + 99) ORDER BY a")
+    };
+    let _folder = table_of(&context, &[1, 101].map(hundred), "").await;
     run(&context, "CREATE TABLE d AS SELECT value * 5 AS k FROM generate_series(1, 40)").await;
     let w = "(SELECT a, count(*) OVER () AS c FROM t) w";
     for sql in [
@@ -302,25 +281,22 @@ async fn joins_and_offsets_take_all_rows_whatever_is_sorted_and_limited_above() 
 
 #[tokio::test]
 async fn orders_end_at_floats_that_may_be_zero() {
-    let folder = tempfile::tempdir().unwrap();
     let context = registered(1);
-    for (name, values, keys) in [
-        ("above", "(1, 0.5, 1), (1, 2.0, 2)", 3),
-        ("below", "(1, -2.0, 1), (1, -0.5, 2)", 3),
-        ("from_zero", "(1, 0.0, 1), (1, 2.0, 2)", 1),
-        ("across", "(1, -2.0, 1), (1, 0.5, 2)", 1),
-        ("nan", "(1, 2.0, 1), (1, 'NaN', 2)", 1),
+    for (values, keys) in [
+        ("(1, 0.5, 1), (1, 2.0, 2)", 3),
+        ("(1, -2.0, 1), (1, -0.5, 2)", 3),
+        ("(1, 0.0, 1), (1, 2.0, 2)", 1),
+        ("(1, -2.0, 1), (1, 0.5, 2)", 1),
+        ("(1, 2.0, 1), (1, 'NaN', 2)", 1),
     ] {
-        let path = folder.path().join(format!("{name}.vortex"));
         let rows = format!(
             "SELECT a, CAST(f AS DOUBLE) AS f, b FROM (VALUES {values}) AS t (a, f, b) ORDER BY a, 2, b"
         );
-        copy(&context, &rows, path.display()).await;
-        create(&context, name, path.display()).await;
-        let plan = plan(&context, &format!("SELECT * FROM {name}")).await;
+        let _folder = table_of(&context, &[rows], "").await;
+        let plan = plan(&context, "SELECT * FROM t").await;
         let (_, order) = plan.split_once("output_ordering=[").expect("an order");
         let (order, _) = order.split_once(']').unwrap();
-        assert_eq!(order.split(',').count(), keys, "{name}: {order}");
+        assert_eq!(order.split(',').count(), keys, "{values}: {order}");
     }
 }
 
@@ -359,17 +335,11 @@ async fn sorts_that_are_needed_keep_their_limits_above_joins_and_offsets() {
     let joined = plan(&context, "SELECT id, f FROM t JOIN d ON f = k ORDER BY id LIMIT 3").await;
     assert!(joined.contains("TopK(fetch=3)"), "{joined}");
     // An order that windows change is none of the join.
-    let folder = tempfile::tempdir().unwrap();
     let one = registered(1);
-    copy(
-        &one,
-        "SELECT value % 7 AS g, value AS id FROM generate_series(1, 30) ORDER BY g",
-        folder.path().join("r.vortex").display(),
-    )
-    .await;
-    create(&one, "r", folder.path().join("r.vortex").display()).await;
+    let rows = "SELECT value % 7 AS g, value AS id FROM generate_series(1, 30) ORDER BY g";
+    let _folder = table_of(&one, &[rows], "").await;
     run(&one, "CREATE TABLE d AS SELECT value AS k FROM generate_series(1, 5)").await;
-    let ranked = "SELECT *, rank() OVER (PARTITION BY id ORDER BY id DESC) AS n FROM r";
+    let ranked = "SELECT *, rank() OVER (PARTITION BY id ORDER BY id DESC) AS n FROM t";
     let sql =
         format!("SELECT g, id, n FROM ({ranked}) LEFT SEMI JOIN d ON id = k ORDER BY g LIMIT 2 OFFSET 2");
     let ranked = plan(&one, &sql).await;

@@ -82,10 +82,7 @@ async fn no_rows_leave_an_empty_table() {
 async fn partitions_without_new_rows_go_too_and_other_files_stay() {
     let (folder, place) = folder();
     let context = session();
-    let create = format!(
-        "CREATE EXTERNAL TABLE t (a BIGINT, day INT) STORED AS VORTEX PARTITIONED BY (day) LOCATION '{place}'"
-    );
-    run(&context, &create).await;
+    create(&context, "t (a BIGINT, day INT) PARTITIONED BY (day)", &place).await;
     run(&context, "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)").await;
     for name in ["readme.txt", "day=1/notes.csv"] {
         fs::write(folder.path().join(name), "kept").unwrap();

@@ -1,26 +1,17 @@
 //! Columns that the names of folders give.
 
-use datafusion::prelude::SessionContext;
 use object_store::ObjectStoreExt as _;
 use test_store::TestStore;
 
 use crate::counting::over;
-use crate::files::{copy, error, number, run};
-
-/// A session that has only the URL tables of this crate.
-fn own_session() -> SessionContext {
-    let context = SessionContext::new();
-    vortex_datafusion::register(&context).unwrap();
-    vortex_datafusion::enable_url_tables(&context);
-    context
-}
+use crate::files::{copy, create, error, number, own_session, run};
 
 #[tokio::test]
 async fn the_folders_of_all_places_of_a_table_name_the_same_columns() {
     let folder = tempfile::tempdir().unwrap();
     let (context, place) = (own_session(), folder.path().display());
     for name in ["named/day=1/x", "plain/y", "hours/hour=1/z", "more/day=2/x"] {
-        run(&context, &format!("COPY (SELECT 1 AS a) TO '{place}/{name}.vortex'")).await;
+        copy(&context, "SELECT 1 AS a", format!("{place}/{name}.vortex")).await;
     }
     for (first, second) in [("named", "plain"), ("plain", "named"), ("named", "hours")] {
         let table = format!("t STORED AS VORTEX LOCATION ('{place}/{first}/', '{place}/{second}/')");
@@ -35,11 +26,10 @@ async fn the_folders_of_all_places_of_a_table_name_the_same_columns() {
     assert_eq!(number(&context, "SELECT sum(day::INT) FROM t").await, 3);
     // A place without files is fine: those of tomorrow, for instance.
     std::fs::create_dir(folder.path().join("empty")).unwrap();
-    for places in
-        [format!("'{place}/empty/', '{place}/named/'"), format!("'{place}/named/', '{place}/empty/'")]
-    {
-        run(&context, &format!("CREATE OR REPLACE EXTERNAL TABLE e STORED AS VORTEX PARTITIONED BY (day INT) LOCATION ({places})"))
-            .await;
+    for (first, second) in [("empty", "named"), ("named", "empty")] {
+        let table = "e STORED AS VORTEX PARTITIONED BY (day INT)";
+        let places = format!("('{place}/{first}/', '{place}/{second}/')");
+        run(&context, &format!("CREATE OR REPLACE EXTERNAL TABLE {table} LOCATION {places}")).await;
         assert_eq!(number(&context, "SELECT sum(day)::BIGINT FROM e").await, 1);
     }
     // What a statement declares is not believed of folders that lack it.
@@ -78,33 +68,29 @@ async fn one_file_outside_of_the_folders_of_many_is_not_left_out() {
 async fn columns_of_folders_may_be_all_that_is_declared() {
     let folder = tempfile::tempdir().unwrap();
     let (context, place) = (own_session(), folder.path().display());
-    run(&context, &format!("COPY (SELECT 7 AS a) TO '{place}/day=2020-02-03/x.vortex'")).await;
+    copy(&context, "SELECT 7 AS a", format!("{place}/day=2020-02-03/x.vortex")).await;
     for partitions in ["day DATE", "day"] {
-        let table = format!("t STORED AS VORTEX PARTITIONED BY ({partitions}) LOCATION '{place}/'");
-        run(&context, &format!("CREATE OR REPLACE EXTERNAL TABLE {table}")).await;
+        create(&context, &format!("t PARTITIONED BY ({partitions})"), format!("{place}/")).await;
         assert_eq!(number(&context, "SELECT a FROM t WHERE day = '2020-02-03'").await, 7);
         assert_eq!(run(&context, "SELECT * FROM t").await.num_columns(), 2);
     }
-    let day = "SELECT date_part('year', day)::BIGINT FROM t";
-    run(&context, &format!("CREATE OR REPLACE EXTERNAL TABLE t STORED AS VORTEX PARTITIONED BY (day DATE) LOCATION '{place}/'")).await;
-    assert_eq!(number(&context, day).await, 2020);
+    create(&context, "t PARTITIONED BY (day DATE)", format!("{place}/")).await;
+    assert_eq!(number(&context, "SELECT date_part('year', day)::BIGINT FROM t").await, 2020);
 }
 
 #[tokio::test]
 async fn names_of_folders_may_be_encoded() {
     let folder = tempfile::tempdir().unwrap();
-    let (context, place) = (own_session(), folder.path().display());
-    vortex_datafusion::enable_url_tables(&context);
+    let (context, place) = (own_session(), folder.path().join("").display().to_string());
     for (name, a) in [("k=a%3Ab", 1), ("k=a[b", 2), ("k=x", 3)] {
         let (file, named) = (folder.path().join("file.vortex"), folder.path().join(name));
         copy(&context, &format!("SELECT {a} AS a"), file.display()).await;
         std::fs::create_dir(&named).unwrap();
         std::fs::rename(&file, named.join("x.vortex")).unwrap();
     }
-    run(&context, &format!("CREATE EXTERNAL TABLE inferred STORED AS VORTEX LOCATION '{place}/'")).await;
-    let declared = "declared (k VARCHAR) STORED AS VORTEX PARTITIONED BY (k)";
-    run(&context, &format!("CREATE EXTERNAL TABLE {declared} LOCATION '{place}/'")).await;
-    for table in ["inferred", "declared", &format!("'{place}/'")] {
+    create(&context, "inferred", &place).await;
+    create(&context, "declared (k VARCHAR) PARTITIONED BY (k)", &place).await;
+    for table in ["inferred", "declared", &format!("'{place}'")] {
         for (value, a) in [("a:b", 1), ("a[b", 2), ("x", 3)] {
             let sql = format!("SELECT sum(a) FROM {table} WHERE k = '{value}'");
             assert_eq!(number(&context, &sql).await, a, "{sql}");
@@ -115,20 +101,18 @@ async fn names_of_folders_may_be_encoded() {
 #[tokio::test]
 async fn values_of_folders_may_be_written_in_several_ways() {
     let folder = tempfile::tempdir().unwrap();
-    let (context, place) = (own_session(), folder.path().display());
+    let (context, place) = (own_session(), folder.path().join("").display().to_string());
     for (at, file) in ["m=01/p=1.5", "m=1/p=1.50", "m=2/p=2"].into_iter().enumerate() {
-        run(&context, &format!("COPY (SELECT {at} AS a) TO '{place}/{file}/x.vortex'")).await;
+        copy(&context, &format!("SELECT {at} AS a"), format!("{place}{file}/x.vortex")).await;
     }
-    let columns = "(m INT, p DECIMAL(5, 2)) STORED AS VORTEX PARTITIONED BY (m, p)";
-    run(&context, &format!("CREATE EXTERNAL TABLE t {columns} LOCATION '{place}/'")).await;
+    create(&context, "t (m INT, p DECIMAL(5, 2)) PARTITIONED BY (m, p)", &place).await;
     for (filter, count) in
         [("m = 1", 2), ("1 = m AND p = 1.5", 2), ("p = 2", 1), ("m IN (1)", 2), ("m = 3", 0)]
     {
         let sql = format!("SELECT count(*) FROM t WHERE {filter}");
         assert_eq!(number(&context, &sql).await, count, "{filter}");
     }
-    let columns = "(m INT) STORED AS VORTEX PARTITIONED BY (m)";
-    run(&context, &format!("CREATE EXTERNAL TABLE u {columns} LOCATION '{place}/'")).await;
+    create(&context, "u (m INT) PARTITIONED BY (m)", &place).await;
     run(&context, "INSERT INTO u VALUES (3, 1)").await;
     assert_eq!(number(&context, "SELECT sum(a) FROM u WHERE m = 1").await, 4);
 }
@@ -136,20 +120,16 @@ async fn values_of_folders_may_be_written_in_several_ways() {
 #[tokio::test]
 async fn folders_give_the_columns_that_files_repeat() {
     let folder = tempfile::tempdir().unwrap();
-    let (context, place) = (own_session(), folder.path().display());
+    let (context, place) = (own_session(), folder.path().join("t/").display().to_string());
     run(&context, "SET datafusion.execution.keep_partition_by_columns = true").await;
     let rows = "SELECT * FROM (VALUES (1, 10), (2, 20)) AS t(day, a)";
-    run(&context, &format!("COPY ({rows}) TO '{place}/t/' STORED AS VORTEX PARTITIONED BY (day)")).await;
-    run(&context, &format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{place}/t/'")).await;
+    run(&context, &format!("COPY ({rows}) TO '{place}' STORED AS VORTEX PARTITIONED BY (day)")).await;
+    create(&context, "t", &place).await;
     // Of another type than in the other files.
     run(&context, "INSERT INTO t VALUES (30, '3')").await;
-    run(
-        &context,
-        &format!("CREATE EXTERNAL TABLE u STORED AS VORTEX PARTITIONED BY (day INT) LOCATION '{place}/t/'"),
-    )
-    .await;
+    create(&context, "u PARTITIONED BY (day INT)", &place).await;
     assert_eq!(number(&context, "SELECT sum(day)::BIGINT FROM u WHERE a >= 20").await, 5);
-    for table in ["t".to_owned(), format!("'{place}/t/'")] {
+    for table in ["t", &format!("'{place}'")] {
         assert_eq!(run(&context, &format!("SELECT * FROM {table}")).await.num_columns(), 2);
         let wanted = format!("SELECT sum(a) FROM {table} WHERE day = '2'");
         assert_eq!(number(&context, &wanted).await, 20);
@@ -159,36 +139,27 @@ async fn folders_give_the_columns_that_files_repeat() {
 #[tokio::test]
 async fn names_of_folders_may_be_quoted_and_have_capitals_and_spaces() {
     let folder = tempfile::tempdir().unwrap();
-    let (context, place) = (own_session(), folder.path().display());
-    let columns = "(a BIGINT, \"Day\" INT, \"my key\" INT) STORED AS VORTEX";
-    let by = "PARTITIONED BY (\"Day\", \"my key\")";
-    run(&context, &format!("CREATE EXTERNAL TABLE t {columns} {by} LOCATION '{place}/t/'")).await;
+    let (context, place) = (own_session(), folder.path().join("t/").display().to_string());
+    let columns = "(a BIGINT, \"Day\" INT, \"my key\" INT)";
+    create(&context, &format!("t {columns} PARTITIONED BY (\"Day\", \"my key\")"), &place).await;
     run(&context, "INSERT INTO t VALUES (10, 1, 7), (20, 2, 8)").await;
-    for (name, (columns, by)) in [
+    for (columns, by) in [
         ("", "PARTITIONED BY (Day INT, \"my key\" BIGINT)"),
         ("(a BIGINT)", "PARTITIONED BY (\"Day\" INT, \"my key\" BIGINT)"),
         ("(\"my key\" BIGINT, a BIGINT, \"Day\" INT)", "PARTITIONED BY (Day, \"my key\")"),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        run(
-            &context,
-            &format!("CREATE EXTERNAL TABLE t{name} {columns} STORED AS VORTEX {by} LOCATION '{place}/t/'"),
-        )
-        .await;
-        let sum = format!("SELECT sum(a * \"my key\")::BIGINT FROM t{name} WHERE \"Day\" > '1'");
-        assert_eq!(number(&context, &sum).await, 160, "{columns} {by}");
+    ] {
+        create(&context, &format!("t {columns} {by}"), &place).await;
+        let sum = "SELECT sum(a * \"my key\")::BIGINT FROM t WHERE \"Day\" > '1'";
+        assert_eq!(number(&context, sum).await, 160, "{columns} {by}");
     }
-    let sum = format!("SELECT sum(a * CAST(\"my key\" AS BIGINT)) FROM '{place}/t/' WHERE \"Day\" > '1'");
+    let sum = format!("SELECT sum(a * CAST(\"my key\" AS BIGINT)) FROM '{place}' WHERE \"Day\" > '1'");
     assert_eq!(number(&context, &sum).await, 160);
-    let with_default =
-        "v (a BIGINT, day INT DEFAULT 3, \"my key\" INT) STORED AS VORTEX PARTITIONED BY (Day, \"my key\")";
-    run(&context, &format!("CREATE EXTERNAL TABLE {with_default} LOCATION '{place}/t/'")).await;
-    run(&context, "INSERT INTO v (a, \"my key\") VALUES (30, 9)").await;
-    assert_eq!(number(&context, "SELECT a FROM v WHERE \"Day\" = 3").await, 30);
+    let with_default = "t (a BIGINT, day INT DEFAULT 3, \"my key\" INT) PARTITIONED BY (Day, \"my key\")";
+    create(&context, with_default, &place).await;
+    run(&context, "INSERT INTO t (a, \"my key\") VALUES (30, 9)").await;
+    assert_eq!(number(&context, "SELECT a FROM t WHERE \"Day\" = 3").await, 30);
     let refused = "CREATE EXTERNAL TABLE u (a BIGINT) STORED AS VORTEX PARTITIONED BY (Other)";
-    let message = error(&context, &format!("{refused} LOCATION '{place}/t/'")).await;
+    let message = error(&context, &format!("{refused} LOCATION '{place}'")).await;
     assert!(message.contains("names Other, which is not among the columns"), "{message}");
 }
 

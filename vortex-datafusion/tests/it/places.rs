@@ -2,12 +2,11 @@
 
 use std::fs;
 
-use datafusion::prelude::SessionContext;
 use test_store::TestStore;
-use vortex_datafusion::{VortexContextExt as _, enable_url_tables, register};
+use vortex_datafusion::VortexContextExt as _;
 
 use crate::counting::over;
-use crate::files::{error, number, run, session, show};
+use crate::files::{copy, create, error, number, own_session, plan, run, session};
 
 #[tokio::test]
 async fn rows_are_inserted_where_the_table_finds_them() {
@@ -16,18 +15,16 @@ async fn rows_are_inserted_where_the_table_finds_them() {
     for name in ["g[1]", "a?b", "a*b", "a:b"] {
         fs::create_dir(folder.path().join(name)).unwrap();
         let place = format!("{}/{name}/", folder.path().display());
-        run(&context, &format!("CREATE EXTERNAL TABLE t (i INT) STORED AS VORTEX LOCATION '{place}'")).await;
+        create(&context, "t (i INT)", &place).await;
         run(&context, "INSERT INTO t VALUES (1)").await;
         assert_eq!(number(&context, "SELECT count(*) FROM t").await, 1, "{name}");
         run(&context, "DROP TABLE t").await;
-        run(&context, &format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{place}'")).await;
+        create(&context, "t", &place).await;
         assert_eq!(number(&context, "SELECT count(*) FROM t").await, 1, "{name}");
-        run(&context, "DROP TABLE t").await;
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
 
-    let place = format!("{}/7*.vortex", folder.path().display());
-    run(&context, &format!("CREATE EXTERNAL TABLE t (i INT) STORED AS VORTEX LOCATION '{place}'")).await;
+    create(&context, "t (i INT)", folder.path().join("7*.vortex").display()).await;
     let message = error(&context, "INSERT INTO t VALUES (1)").await;
     assert!(message.contains("which this pattern leaves out"), "{message}");
 }
@@ -38,7 +35,7 @@ async fn a_folder_is_its_vortex_files_even_if_columns_are_declared() {
     let (context, place) = (session(), format!("{}/", folder.path().display()));
     fs::write(folder.path().join("_SUCCESS"), "").unwrap();
     fs::write(folder.path().join("notes.txt"), "text").unwrap();
-    run(&context, &format!("CREATE EXTERNAL TABLE t (i INT) STORED AS VORTEX LOCATION '{place}'")).await;
+    create(&context, "t (i INT)", &place).await;
     assert_eq!(number(&context, "SELECT count(*) FROM t").await, 0);
     run(&context, "INSERT INTO t VALUES (1), (2)").await;
     assert_eq!(number(&context, "SELECT count(*) FROM t").await, 2);
@@ -53,28 +50,23 @@ async fn rows_are_inserted_into_a_folder_that_is_yet_to_be_made() {
     let context = over(&store, None);
     for place in [folder.path().display().to_string(), "counting://store".to_owned()] {
         for (columns, rows) in [("(a BIGINT)", "(1), (2)"), ("(a BIGINT, day INT)", "(1, 3), (2, 4)")] {
-            let is_partitioned = columns.contains("day");
-            let name = if is_partitioned { "by-day" } else { "new" };
-            let partitions = if is_partitioned { "PARTITIONED BY (day)" } else { "" };
-            let table = format!("t {columns} STORED AS VORTEX {partitions} LOCATION '{place}/{name}'");
-            run(&context, &format!("CREATE OR REPLACE EXTERNAL TABLE {table}")).await;
+            let (name, partitions) = match columns.contains("day") {
+                true => ("by-day", "PARTITIONED BY (day)"),
+                false => ("new", ""),
+            };
+            let (table, location) = (format!("t {columns} {partitions}"), format!("{place}/{name}"));
+            create(&context, &table, &location).await;
             assert_eq!(number(&context, "SELECT count(*) FROM t").await, 0, "{table}");
             run(&context, &format!("INSERT INTO t VALUES {rows}")).await;
             assert_eq!(number(&context, "SELECT sum(a) FROM t").await, 3, "{table}");
-            let again =
-                format!("CREATE OR REPLACE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{place}/{name}'");
-            run(&context, &again).await;
+            create(&context, "t", &location).await;
             assert_eq!(number(&context, "SELECT count(*) FROM t").await, 2, "{table}");
         }
     }
     assert!(folder.path().join("new").is_dir() && folder.path().join("by-day/day=3").is_dir());
     // A name with an extension is that of a file.
     let file = folder.path().join("none.vortex");
-    run(
-        &context,
-        &format!("CREATE EXTERNAL TABLE f (a BIGINT) STORED AS VORTEX LOCATION '{}'", file.display()),
-    )
-    .await;
+    create(&context, "f (a BIGINT)", file.display()).await;
     error(&context, "INSERT INTO f VALUES (1)").await;
     assert!(!file.exists());
 }
@@ -82,17 +74,14 @@ async fn rows_are_inserted_into_a_folder_that_is_yet_to_be_made() {
 #[tokio::test]
 async fn a_folder_is_read_without_hidden_files() {
     let folder = tempfile::tempdir().unwrap();
-    // Without the URL tables of DataFusion, which read hidden files.
-    let (context, place) = (SessionContext::new(), folder.path().display());
-    register(&context).unwrap();
-    enable_url_tables(&context);
+    // The URL tables of DataFusion read hidden files.
+    let (context, place) = (own_session(), folder.path().display());
     for name in ["a", "_b", ".c", "_y/f", ".z/g", "values/_x=1/d", "values/_x=1/_e", "values/_x=2/f"] {
-        run(&context, &format!("COPY (SELECT 1 AS i) TO '{place}/{name}.vortex'")).await;
+        copy(&context, "SELECT 1 AS i", format!("{place}/{name}.vortex")).await;
     }
     for (read, files) in [("", 1), ("values/", 2)] {
         let read = format!("{place}/{read}");
-        run(&context, &format!("CREATE OR REPLACE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{read}'"))
-            .await;
+        create(&context, "t", &read).await;
         let metadata = format!("(SELECT DISTINCT file FROM vortex_metadata('{read}'))");
         for from in ["t".to_owned(), format!("'{read}'"), metadata] {
             assert_eq!(number(&context, &format!("SELECT count(*) FROM {from}")).await, files, "{from}");
@@ -101,7 +90,7 @@ async fn a_folder_is_read_without_hidden_files() {
     }
     // DataFusion leaves out names with `=` where it compares names with a pattern: rather none than not all.
     for (name, hidden) in [("day=1", false), ("_tmp", true)] {
-        run(&context, &format!("COPY (SELECT 1 AS i) TO '{place}/named/{name}.vortex'")).await;
+        copy(&context, "SELECT 1 AS i", format!("{place}/named/{name}.vortex")).await;
         let count = format!("SELECT count(*) FROM '{place}/named/'");
         match hidden {
             false => assert_eq!(number(&context, &count).await, 1),
@@ -109,13 +98,13 @@ async fn a_folder_is_read_without_hidden_files() {
         }
     }
     // Nor is a folder of nothing else a table; in one of another format, they do not matter.
-    run(&context, &format!("COPY (SELECT 1 AS i) TO '{place}/none/_a.vortex'")).await;
+    copy(&context, "SELECT 1 AS i", format!("{place}/none/_a.vortex")).await;
     for sql in ["SELECT * FROM '{}'", "SELECT * FROM vortex_metadata('{}')"] {
         let message = error(&context, &sql.replace("{}", &format!("{place}/none/"))).await;
         assert!(message.contains("no file at"), "{message}");
     }
     for name in ["csv/_a.vortex", "csv/b.csv"] {
-        run(&context, &format!("COPY (SELECT 1 AS i) TO '{place}/{name}'")).await;
+        copy(&context, "SELECT 1 AS i", format!("{place}/{name}")).await;
     }
     assert_eq!(number(&context, &format!("SELECT count(*) FROM '{place}/csv/'")).await, 1);
     assert_eq!(number(&context, &format!("SELECT count(*) FROM '{place}/values/' WHERE _x = '2'")).await, 1);
@@ -127,18 +116,16 @@ async fn a_folder_is_read_without_hidden_files() {
 #[tokio::test]
 async fn a_folder_is_read_without_files_whose_names_merely_end_like_those_of_ours() {
     let folder = tempfile::tempdir().unwrap();
-    // Without the URL tables of DataFusion, which compare without the dot.
-    let (context, place) = (SessionContext::new(), folder.path().display());
-    register(&context).unwrap();
-    enable_url_tables(&context);
-    run(&context, &format!("COPY (SELECT 1 AS i) TO '{place}/a.vortex'")).await;
+    // The URL tables of DataFusion compare without the dot.
+    let (context, place) = (own_session(), folder.path().join("").display().to_string());
+    copy(&context, "SELECT 1 AS i", format!("{place}a.vortex")).await;
     for other in ["b.oldvortex", "vortex", "sub.vortex/_SUCCESS", "sub.vortex/notes.txt"] {
         fs::create_dir_all(folder.path().join(other).parent().unwrap()).unwrap();
         fs::write(folder.path().join(other), "text").unwrap();
     }
-    run(&context, &format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{place}/'")).await;
-    let metadata = format!("vortex_metadata('{place}/')");
-    for from in ["t", &format!("'{place}/'"), &format!("(SELECT DISTINCT file FROM {metadata})")] {
+    create(&context, "t", &place).await;
+    let metadata = format!("vortex_metadata('{place}')");
+    for from in ["t", &format!("'{place}'"), &format!("(SELECT DISTINCT file FROM {metadata})")] {
         assert_eq!(number(&context, &format!("SELECT count(*) FROM {from}")).await, 1, "{from}");
     }
 }
@@ -150,17 +137,15 @@ async fn a_folder_is_one_however_it_is_named() {
     let path = folder.path().join("k");
     fs::create_dir(&path).unwrap();
     fs::write(path.join("notes.txt"), "text").unwrap();
-    run(&context, &format!("COPY (SELECT 1 AS a, 2 AS yr) TO '{}/x.vortex'", path.display())).await;
+    copy(&context, "SELECT 1 AS a, 2 AS yr", path.join("x.vortex").display()).await;
     let url = url::Url::from_file_path(&path).unwrap();
     for place in
         [path.display().to_string(), format!("{}/", path.display()), url.to_string(), format!("{url}/")]
     {
-        let create = format!("CREATE EXTERNAL TABLE t (a BIGINT) STORED AS VORTEX LOCATION '{place}'");
-        run(&context, &create).await;
+        create(&context, "t (a BIGINT)", &place).await;
         assert_eq!(number(&context, "SELECT count(*) FROM t").await, 1, "{place}");
-        run(&context, "DROP TABLE t").await;
     }
-    let partitioned = "CREATE EXTERNAL TABLE t (a BIGINT, yr INT) STORED AS VORTEX PARTITIONED BY (year)";
+    let partitioned = "CREATE EXTERNAL TABLE u (a BIGINT, yr INT) STORED AS VORTEX PARTITIONED BY (year)";
     let message = error(&context, &format!("{partitioned} LOCATION '{}/'", path.display())).await;
     assert!(message.contains("names year, which is not among the columns"), "{message}");
 }
@@ -168,7 +153,7 @@ async fn a_folder_is_one_however_it_is_named() {
 #[tokio::test]
 async fn files_of_partitions_record_the_order_of_the_other_columns() {
     let folder = tempfile::tempdir().unwrap();
-    let (context, place) = (session(), format!("{}/", folder.path().display()));
+    let (context, place) = (own_session(), format!("{}/", folder.path().display()));
     let rows = "SELECT value % 3 AS p, 1000 - value AS a FROM generate_series(1, 900) ORDER BY p, a";
     run(&context, &format!("COPY ({rows}) TO '{place}' STORED AS VORTEX PARTITIONED BY (p)")).await;
     let file = fs::read_dir(folder.path().join("p=1")).unwrap().next().unwrap().unwrap().path();
@@ -177,7 +162,6 @@ async fn files_of_partitions_record_the_order_of_the_other_columns() {
     assert!(message.contains("PARTITIONED BY names `p` twice"), "{message}");
     let message = error(&context, "COPY (SELECT 1 AS p) TO 'p/' STORED AS VORTEX PARTITIONED BY (p)").await;
     assert!(message.contains("leaves none for the files"), "{message}");
-    let sorted = format!("EXPLAIN FORMAT INDENT SELECT a FROM '{}' ORDER BY a", file.display());
-    enable_url_tables(&context);
-    assert!(!show(&context, &sorted).await.contains("SortExec"));
+    let sorted = format!("SELECT a FROM '{}' ORDER BY a", file.display());
+    assert!(!plan(&context, &sorted).await.contains("SortExec"));
 }

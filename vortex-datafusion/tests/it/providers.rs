@@ -20,7 +20,7 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use vortex_core::VortexFile;
 use vortex_datafusion::{RowSelection, VortexFormat, VortexOptions, VortexSource, statistics};
 
-use crate::files::{file, run, session};
+use crate::files::{copy, file, run, session};
 
 /// A table that plans its own scans of a file.
 #[derive(Debug)]
@@ -99,8 +99,7 @@ async fn sums_of_files_answer_what_is_asked_of_a_table_and_nothing_above_a_join(
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("keys.vortex");
     let context = session();
-    let copy = format!("COPY (SELECT value AS key FROM generate_series(1, 1000)) TO '{}'", path.display());
-    run(&context, &copy).await;
+    copy(&context, "SELECT value AS key FROM generate_series(1, 1000)", path.display()).await;
     let mut table = planned(&path).await;
     let file = VortexFile::open_path(&path).await.unwrap();
     table.statistics = statistics(file.footer(), &table.schema);

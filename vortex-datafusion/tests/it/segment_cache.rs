@@ -180,12 +180,7 @@ async fn a_table_may_do_without() {
     let store = store_of(&["lines.vortex"]).await;
     let context = over(&store, None);
     set(&context, &[("segment_cache", 64 << 20)]).await;
-    run(
-        &context,
-        "CREATE EXTERNAL TABLE lines STORED AS VORTEX OPTIONS (segment_cache '0') \
-         LOCATION 'counting://store/lines.vortex'",
-    )
-    .await;
+    create(&context, "lines OPTIONS (segment_cache '0')", "counting://store/lines.vortex").await;
     run(&context, "SELECT max(l_comment || 'x') FROM lines").await;
     assert_eq!(cache(&context).bytes_in_use(), 0);
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use arrow::array::{ArrayRef, DictionaryArray, Int64Array, RecordBatch, StringArray, StructArray};
 use arrow::datatypes::{DataType, Field, Int32Type};
-use datafusion::prelude::SessionContext;
 use tempfile::TempDir;
 use test_store::ReadFault;
 use tokio::time::timeout;
-use vortex_datafusion::{enable_url_tables, register};
 
 use crate::counting;
-use crate::files::{copy, create, error, file, folder_of, number, plan, run, session, show, written};
+use crate::files::{
+    copy, create, error, file, folder_of, number, own_session, plan, run, session, show, written,
+};
 
 #[tokio::test]
 async fn files_folders_and_globs_are_queried_by_path() {
@@ -34,12 +34,7 @@ async fn partition_columns_come_from_folder_names() {
     let folder =
         folder_of(&[(&path, "day=1/a.vortex"), (&path, "day=2/a.vortex"), (&path, "day=3/a.vortex")]);
     let context = session();
-    let location = folder.path().display();
-    run(
-        &context,
-        &format!("CREATE EXTERNAL TABLE orders STORED AS VORTEX PARTITIONED BY (day) LOCATION '{location}/'"),
-    )
-    .await;
+    create(&context, "orders PARTITIONED BY (day)", folder.path().join("").display()).await;
     let by_day =
         show(&context, "SELECT day, count(*) FROM orders WHERE day > '1' GROUP BY day ORDER BY day").await;
     assert!(
@@ -107,15 +102,15 @@ async fn an_unknown_option_is_an_error() {
     let create = |options: &str| {
         format!("CREATE EXTERNAL TABLE o STORED AS VORTEX LOCATION '{}' OPTIONS ({options})", path.display())
     };
-    let error = context.sql(&create("prun 'true'")).await.unwrap_err().to_string();
-    assert!(error.contains("`prun`") && error.contains("prune"), "{error}");
+    let told = error(&context, &create("prun 'true'")).await;
+    assert!(told.contains("`prun`") && told.contains("prune"), "{told}");
     // Nor is one of a misspelt namespace left to somebody else.
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().join("a.vortex");
     let copy = format!("COPY (SELECT 1 AS a) TO '{}' OPTIONS ('vortx.level' 'fast')", to.display());
     for sql in [create("'vortx.level' 'fast'"), copy] {
-        let error = crate::files::error(&context, &sql).await;
-        assert!(error.contains("unknown Vortex option `vortx.level`; there are: "), "{error}");
+        let told = error(&context, &sql).await;
+        assert!(told.contains("unknown Vortex option `vortx.level`; there are: "), "{told}");
     }
     run(&context, &create("prune 'false', string_type 'utf8'")).await;
     assert!(show(&context, "DESCRIBE o").await.contains("| Utf8 "));
@@ -128,8 +123,8 @@ async fn a_file_that_is_not_vortex_is_named() {
     let context = session();
     let create =
         format!("CREATE EXTERNAL TABLE bad STORED AS VORTEX LOCATION '{}/'", folder.path().display());
-    let error = context.sql(&create).await.unwrap_err().to_string();
-    assert!(error.contains("bad.vortex"), "{error}");
+    let told = error(&context, &create).await;
+    assert!(told.contains("bad.vortex"), "{told}");
 }
 
 #[tokio::test]
@@ -164,12 +159,7 @@ async fn a_table_of_one_file_is_made_and_scanned_with_one_read_of_its_end() {
     store.heads.take();
     // Another session, which has no footers cached.
     let context = counting::over(&store, None);
-    run(
-        &context,
-        "CREATE EXTERNAL TABLE one STORED AS VORTEX LOCATION 'counting://store/lines/000.vortex' \
-         WITH ORDER (l_orderkey ASC)",
-    )
-    .await;
+    create(&context, "one WITH ORDER (l_orderkey ASC)", "counting://store/lines/000.vortex").await;
     let counted = show(&context, "SELECT count(*) AS n, max(l_orderkey) AS m FROM one").await;
     assert_eq!((store.reads.take(), store.heads.take()), (1, 0));
     assert_eq!(counted, show(&folder, "SELECT count(*) AS n, max(l_orderkey) AS m FROM lines").await);
@@ -179,8 +169,8 @@ async fn a_table_of_one_file_is_made_and_scanned_with_one_read_of_its_end() {
         ("PARTITIONED BY (day) LOCATION 'counting://store/lines/000.vortex'", "single file"),
     ] {
         let sql = format!("CREATE EXTERNAL TABLE two STORED AS VORTEX {table}");
-        let error = context.sql(&sql).await.unwrap_err().to_string();
-        assert!(error.contains(expected), "{table}: {error}");
+        let told = error(&context, &sql).await;
+        assert!(told.contains(expected), "{table}: {told}");
     }
 }
 
@@ -226,9 +216,7 @@ async fn no_statement_waits_for_a_pipe() {
     let place = |name: &str| folder.path().join(name).display().to_string();
     let (pipe, other) = (place("pipe.vortex"), place("a.vortex"));
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let context = SessionContext::new();
-    register(&context).unwrap();
-    enable_url_tables(&context);
+    let context = own_session();
     for sql in [
         format!("SELECT * FROM '{pipe}'"),
         format!("SELECT * FROM vortex_metadata('{pipe}')"),
@@ -291,12 +279,7 @@ async fn values_of_a_dictionary_are_cast_only_where_rows_have_them() {
     let place = folder.path().join("a.vortex");
     fs::write(&place, written(&rows).await).unwrap();
     let context = session();
-    let place = place.display();
-    run(
-        &context,
-        &format!("CREATE EXTERNAL TABLE t (code BIGINT, kind VARCHAR) STORED AS VORTEX LOCATION '{place}'"),
-    )
-    .await;
+    create(&context, "t (code BIGINT, kind VARCHAR)", place.display()).await;
     assert_eq!(number(&context, "SELECT sum(code) FROM t WHERE kind = 'x'").await, 3);
     let message = error(&context, "SELECT code FROM t").await;
     assert!(message.contains("n/a"), "{message}");

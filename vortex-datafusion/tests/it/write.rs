@@ -153,8 +153,8 @@ async fn rows_are_inserted_into_tables_of_folders() {
     let totals = show(&context, "SELECT count(*), sum(a), count(b) FROM t").await;
     assert!(["| 22 ", "| 391 ", "| 21 "].iter().all(|total| totals.contains(total)), "{totals}");
     assert!(files_in(folder.path()).iter().all(|name| name.ends_with(".vortex")));
-    let error = context.sql("INSERT INTO t VALUES ('a', 'b', 'c')").await.unwrap_err().to_string();
-    assert!(error.contains("expected 2"), "{error}");
+    let told = error(&context, "INSERT INTO t VALUES ('a', 'b', 'c')").await;
+    assert!(told.contains("expected 2"), "{told}");
 }
 
 #[tokio::test]
@@ -172,11 +172,7 @@ async fn partition_columns_become_folders_and_come_back() {
     let names = files_in(&out);
     assert_eq!(names.len(), 3);
     assert!((0..3).all(|kind| names[kind].starts_with(&format!("kind={kind}/"))), "{names:?}");
-    let create = format!(
-        "CREATE EXTERNAL TABLE t STORED AS VORTEX PARTITIONED BY (kind) LOCATION '{}/'",
-        out.display()
-    );
-    run(&context, &create).await;
+    create(&context, "t PARTITIONED BY (kind)", out.join("").display()).await;
     let differing = "SELECT count(*) FROM
         (SELECT number, string, CAST(kind AS BIGINT) AS kind FROM t
          EXCEPT SELECT number, string, CAST(tiny % 3 AS BIGINT) FROM source)";
@@ -224,19 +220,19 @@ async fn files_that_datafusion_ends_early_do_not_wait_in_memory_for_the_last_row
 async fn one_file_cannot_be_cut_into_several() {
     let folder = tempfile::tempdir().unwrap();
     let (context, out) = (session(), folder.path().display());
-    let copy = |to: &str, size: &str| {
+    let sized = |to: &str, size: &str| {
         let options = format!("OPTIONS (target_file_size '{size}')");
         format!("COPY (SELECT 1 AS a) TO '{out}/{to}' STORED AS VORTEX {options}")
     };
-    let message = error(&context, &copy("x.vortex", "1k")).await;
+    let message = error(&context, &sized("x.vortex", "1k")).await;
     assert!(message.contains("x.vortex is a single file") && message.contains("ends with `/`"), "{message}");
     assert!(files_in(folder.path()).is_empty());
     for (to, size) in [("x.vortex", "0"), ("parts/", "1k"), ("others", "1k")] {
-        run(&context, &copy(to, size)).await;
+        run(&context, &sized(to, size)).await;
     }
     // A setting of the session is for those statements that write to folders.
     run(&context, "SET vortex.target_file_size = '1k'").await;
-    run(&context, &format!("COPY (SELECT 1 AS a) TO '{out}/y.vortex'")).await;
+    copy(&context, "SELECT 1 AS a", format!("{out}/y.vortex")).await;
     assert_eq!(files_in(folder.path()).len(), 4);
 }
 
@@ -286,11 +282,7 @@ async fn an_order_that_rows_do_not_have_is_not_recorded() {
 async fn a_declared_order_is_kept_by_inserts() {
     let folder = tempfile::tempdir().unwrap();
     let context = session();
-    let create = format!(
-        "CREATE EXTERNAL TABLE t (a BIGINT, b VARCHAR) STORED AS VORTEX WITH ORDER (a) LOCATION '{}/'",
-        folder.path().display()
-    );
-    run(&context, &create).await;
+    create(&context, "t (a BIGINT, b VARCHAR) WITH ORDER (a)", folder.path().join("").display()).await;
     run(&context, "INSERT INTO t VALUES (3, 'c'), (1, 'a'), (2, 'b')").await;
     let inserted = run(&context, "SELECT a FROM t").await;
     assert_eq!(inserted.column(0).as_ref(), &Int64Array::from(vec![1, 2, 3]));
