@@ -31,12 +31,7 @@ fn statistics_of_fields_are_not_those_of_a_root_that_may_be_null() {
 fn the_recorded_order_is_shown() {
     let folder = TempDir::new().unwrap();
     let sorted = path(&folder, "a.vortex");
-    ok(&[
-        "sql",
-        "-q",
-        "-c",
-        &format!("COPY (SELECT value AS a FROM range(9) ORDER BY a DESC) TO '{sorted}'"),
-    ]);
+    copy("SELECT value AS a FROM range(9) ORDER BY a DESC", &sorted);
     let out = ok(&["inspect", "--only", "schema", &sorted]);
     assert!(
         out.lines()
@@ -100,10 +95,10 @@ fn one_bad_file_does_not_hide_the_others() {
 #[test]
 fn values_that_cannot_be_shown_are_numbers() {
     let folder = TempDir::new().unwrap();
-    let file = folder.path().join("x.vortex").display().to_string();
+    let file = path(&folder, "x.vortex");
     let sql = "SELECT arrow_cast(9223372036854775807, 'Timestamp(Microsecond, Some(\"UTC\"))') AS t,
         arrow_cast(2147483647, 'Date32') AS d FROM generate_series(1, 20000)";
-    ok(&["sql", "-q", &format!("COPY ({sql}) TO '{file}'")]);
+    copy(sql, &file);
     let report: Value = serde_json::from_str(&ok(&["inspect", "--json", &file])).unwrap();
     assert_eq!(report["statistics"][0]["max"]["value"], "9223372036854775807");
     assert_eq!(report["statistics"][1]["min"]["value"], "2147483647");

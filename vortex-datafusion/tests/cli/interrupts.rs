@@ -22,6 +22,14 @@ impl Running {
         assert!(kill.unwrap().success());
     }
 
+    /// Waits until something has happened; the process must not end before.
+    fn until(&mut self, has_happened: impl Fn() -> bool) {
+        while !has_happened() {
+            assert_eq!(self.0.try_wait().unwrap(), None, "it was done before it could be interrupted");
+            sleep(Duration::from_millis(2));
+        }
+    }
+
     /// Waits for the end; returns the exit status, and what stderr says.
     fn end(&mut self) -> (Option<i32>, String) {
         let start = Instant::now();
@@ -87,17 +95,43 @@ fn a_copy_that_is_interrupted_leaves_no_file() {
     for (signal, status) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let folder = TempDir::new().unwrap();
         let copy = format!(
-            "COPY (SELECT value, random() AS r FROM generate_series(1, 100000000) t(value)) TO '{}/x.vortex'",
-            folder.path().display()
+            "COPY (SELECT value, random() AS r FROM generate_series(1, 100000000) t(value)) TO '{}'",
+            path(&folder, "x.vortex")
         );
         let mut process = Running::start(&mut hearing_hangups(&["sql", "-c", &copy]));
-        while fs::read_dir(&folder).unwrap().next().is_none() {
-            assert_eq!(process.0.try_wait().unwrap(), None, "it was done before it could be interrupted");
-            sleep(Duration::from_millis(2));
-        }
+        process.until(|| fs::read_dir(&folder).unwrap().next().is_some());
         process.signal(signal);
         assert_eq!(process.end(), (Some(status), "vortex: interrupted\n".to_owned()));
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "{signal}");
+    }
+}
+
+#[test]
+fn a_killed_conversion_leaves_nothing_under_the_final_name() {
+    let folder = TempDir::new().unwrap();
+    // Enough inputs to leave time for the kill.
+    let inputs = TempDir::new().unwrap();
+    let source = path(&inputs, "0.vortex");
+    fs::copy(golden("0.91.0/tpch_orders.vortex"), &source).unwrap();
+    let links: Vec<_> = (1..3000).map(|at| path(&inputs, &format!("{at}.vortex"))).collect();
+    links.iter().for_each(|link| fs::hard_link(&source, link).unwrap());
+    let arguments: Vec<&str> = ["convert"].into_iter().chain(links.iter().map(String::as_str)).collect();
+    for (signal, format) in
+        [("KILL", "vortex"), ("INT", "vortex"), ("TERM", "vortex"), ("INT", "csv"), ("TERM", "parquet")]
+    {
+        let name = format!("{signal}.{format}");
+        let output = path(&folder, &name);
+        let is_there = || names(&folder).iter().any(|there| there.contains(&name));
+        let mut process = Running::start(&mut vortex(&[&arguments[..], &[&output]].concat()));
+        process.until(is_there);
+        process.signal(signal);
+        let (status, told) = process.end();
+        assert_ne!(status, Some(0));
+        assert!(!Path::new(&output).exists(), "{name}");
+        if signal != "KILL" {
+            assert!(told.contains("interrupted"), "{told}");
+            assert!(!is_there(), "{:?}", names(&folder));
+        }
     }
 }
 

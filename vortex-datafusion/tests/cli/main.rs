@@ -68,6 +68,16 @@ fn complaint(output: &Output, status: i32) -> String {
     text
 }
 
+/// The one line that a run prints on stderr which ends with a status.
+fn fails(arguments: &[&str], status: i32) -> String {
+    complaint(&run(arguments), status)
+}
+
+/// Writes the rows of a query to a file.
+fn copy(rows: &str, to: &str) {
+    ok(&["sql", "-q", "-c", &format!("COPY ({rows}) TO '{to}'")]);
+}
+
 /// The path of a file in a folder.
 fn path(folder: &TempDir, name: &str) -> String {
     folder.path().join(name).to_str().unwrap().to_owned()
@@ -82,6 +92,7 @@ fn names(folder: impl AsRef<Path>) -> Vec<String> {
     names
 }
 
+/// The rows of a query as CSV.
 fn csv(sql: &str) -> String {
     ok(&["sql", "--quiet", "--format", "csv", "-c", sql])
 }

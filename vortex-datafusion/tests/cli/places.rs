@@ -22,8 +22,7 @@ fn errors_name_the_file() {
         ("corrupt/0.45.0_root_i64.cut_half.vortex", "SELECT * FROM '{}'"),
         ("corrupt/0.45.0_root_i64.cut_half.vortex", "CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{}'"),
     ] {
-        let output = run(&["sql", "-c", &sql.replace("{}", &golden(name))]);
-        let line = complaint(&output, 1);
+        let line = fails(&["sql", "-c", &sql.replace("{}", &golden(name))], 1);
         let name = Path::new(name).file_name().unwrap().to_str().unwrap();
         assert!(line.matches(name).count() == 1 && !line.contains("External error"), "{line}");
     }
@@ -83,7 +82,7 @@ fn files_over_http_are_read_in_ranges() {
         &["convert", &glob, "x.arrow"],
     ];
     for command in commands {
-        let line = complaint(&run(command), 1);
+        let line = fails(command, 1);
         assert!(line.contains("a web server cannot list files"), "{line}");
     }
 }
@@ -97,34 +96,31 @@ fn files_that_a_web_server_does_not_have_are_told_at_once() {
         for statement in
             [&format!("SELECT * FROM '{url}'"), &format!("SELECT * FROM vortex_metadata('{url}')"), &create]
         {
-            let line = complaint(&run(&["sql", statement]), 1);
+            let line = fails(&["sql", statement], 1);
             assert!(line.contains(&format!("no file at {url}")) && !line.contains("PROPFIND"), "{line}");
         }
-        let line = complaint(&run(&["convert", &url, "x.arrow"]), 1);
+        let line = fails(&["convert", &url, "x.arrow"], 1);
         assert!(line.contains("no such file") && line.contains(&url), "{line}");
-        assert_eq!(complaint(&run(&["verify", &url]), 1), format!("vortex: no file at {url}\n"));
+        assert_eq!(fails(&["verify", &url], 1), format!("vortex: no file at {url}\n"));
     }
 }
 
-/// With the keys of nobody, to be used with a server of files for every name.
-fn with_s3(port: u16, arguments: &[&str]) -> Output {
+/// The keys of nobody, for a server that gives its file to everybody.
+const KEYS: [(&str, &str); 2] = [("AWS_ACCESS_KEY_ID", "nobody"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+
+/// The output of a run that must succeed with S3 and these variables, and print nothing on stderr.
+fn with_s3(settings: &[(&str, &str)], arguments: &[&str]) -> String {
     let mut command = vortex(arguments);
-    for (name, value) in [
-        ("AWS_ENDPOINT", format!("http://127.0.0.1:{port}").as_str()),
-        ("AWS_ALLOW_HTTP", "true"),
-        ("AWS_REGION", "nowhere-1"),
-        ("AWS_ACCESS_KEY_ID", "nobody"),
-        ("AWS_SECRET_ACCESS_KEY", "secret"),
-        ("AWS_EC2_METADATA_DISABLED", "true"),
-    ] {
-        command.env(name, value);
-    }
-    command.output().expect("the binary starts")
+    command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_REGION", "nowhere-1");
+    let output = command.envs(settings.iter().copied()).output().expect("the binary starts");
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{arguments:?}");
+    stdout(&output)
 }
 
 #[test]
 fn the_first_statement_may_name_a_store_anywhere() {
-    let port = serve(golden("0.91.0/tpch_orders.vortex"));
+    let endpoint = format!("http://127.0.0.1:{}", serve(golden("0.91.0/tpch_orders.vortex")));
+    let settings = [&KEYS[..], &[("AWS_ENDPOINT", &endpoint), ("AWS_ALLOW_HTTP", "true")]].concat();
     let place = "'s3://bucket/orders.vortex'";
     for (sql, expected) in [
         (format!("SELECT count(*) AS n FROM vortex_metadata({place})"), "n\n9\n"),
@@ -133,19 +129,14 @@ fn the_first_statement_may_name_a_store_anywhere() {
         (format!("SELECT count(*) > 0 AS n FROM vortex_zones({place})"), "n\ntrue\n"),
         (format!("SELECT (SELECT count(*) FROM {place}) AS n"), "n\n1500\n"),
     ] {
-        let output = with_s3(port, &["sql", "--format", "csv", &sql]);
-        assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), (expected, ""), "{sql}");
+        assert_eq!(with_s3(&settings, &["sql", "--format", "csv", &sql]), expected, "{sql}");
     }
 }
 
 #[test]
 fn why_a_store_cannot_be_opened_is_told() {
     for command in [&["sql", "SELECT * FROM 'az://c/x.vortex'"][..], &["verify", "az://c/x.vortex"]] {
-        let mut command = vortex(command);
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AZURE_")) {
-            command.env_remove(name);
-        }
-        let line = complaint(&command.output().unwrap(), 1);
+        let line = fails(command, 1);
         assert!(line.contains("Account must be specified"), "{line}");
     }
 }
@@ -153,10 +144,10 @@ fn why_a_store_cannot_be_opened_is_told() {
 #[test]
 fn what_is_wrong_with_a_place_is_told() {
     let folder = TempDir::new().unwrap();
-    let place = |name: &str| folder.path().join(name).display().to_string();
+    let place = |name: &str| path(&folder, name);
     fs::write(place("picture.png"), "x").unwrap();
     fs::create_dir(place("empty")).unwrap();
-    let select = |place: &str| complaint(&run(&["sql", &format!("SELECT * FROM '{place}'")]), 1);
+    let select = |place: &str| fails(&["sql", &format!("SELECT * FROM '{place}'")], 1);
     let line = select(&place("picture.png"));
     assert!(line.contains("png") && !line.contains("datafusion.public"), "{line}");
     for name in ["none.vortex", "none.csv", "none/", "empty", "empty/", "*.vortex", "empty/*.vortex"] {
@@ -165,27 +156,21 @@ fn what_is_wrong_with_a_place_is_told() {
             assert!(line.contains(&format!("no file at {place}")) && !line.contains("nternal"), "{line}");
         }
     }
-    let line = complaint(&run(&["sql", "SELECT * FROM nosuch"]), 1);
+    let line = fails(&["sql", "SELECT * FROM nosuch"], 1);
     assert!(line.contains("table 'datafusion.public.nosuch' not found"), "{line}");
-    #[cfg(unix)]
-    {
-        assert!(Command::new("mkfifo").arg(place("pipe.vortex")).status().unwrap().success());
-        let line = complaint(&run(&["sql", &format!("SELECT * FROM '{}'", place("pipe.vortex"))]), 1);
-        assert!(line.contains("neither a file nor a folder"), "{line}");
-    }
 }
 
 #[test]
 fn a_file_without_bytes_is_no_table() {
     let folder = TempDir::new().unwrap();
-    let file = folder.path().join("zero.vortex").display().to_string();
+    let file = path(&folder, "zero.vortex");
     fs::write(&file, "").unwrap();
     for statement in [
         format!("SELECT * FROM '{file}'"),
         format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{file}'"),
         format!("SELECT * FROM vortex_metadata('{file}')"),
     ] {
-        let line = complaint(&run(&["sql", &statement]), 1);
+        let line = fails(&["sql", &statement], 1);
         let told = "corrupt file: 0 bytes are too few for a Vortex file";
         assert!(line.contains(told) && line.contains("zero.vortex"), "{line}");
     }
@@ -218,11 +203,11 @@ fn names_in_the_current_folder_are_told_from_names_of_tables() {
 #[test]
 fn names_that_look_like_globs_are_those_of_files() {
     let folder = TempDir::new().unwrap();
-    ok(&["sql", "-q", "-c", &format!("COPY (SELECT 2 AS a) TO '{}'", path(&folder, "sales 2.vortex"))]);
+    copy("SELECT 2 AS a", &path(&folder, "sales 2.vortex"));
     for name in ["sales [2024].vortex", "what?.vortex", "star*.csv"] {
         let file = path(&folder, name);
         for value in ["1", "3"] {
-            ok(&["sql", "-q", "-c", &format!("COPY (SELECT {value} AS a) TO '{file}'")]);
+            copy(&format!("SELECT {value} AS a"), &file);
             assert_eq!(csv(&format!("SELECT * FROM '{file}'")), format!("a\n{value}\n"));
         }
     }
@@ -233,14 +218,14 @@ fn names_that_look_like_globs_are_those_of_files() {
 fn a_folder_has_the_format_of_its_visible_files() {
     let folder = TempDir::new().unwrap();
     let place = |name: &str| path(&folder, name);
-    ok(&["sql", "-q", "-c", &format!("COPY (SELECT 1 AS a) TO '{}'", place("d/l.vortex"))]);
+    copy("SELECT 1 AS a", &place("d/l.vortex"));
     for other in [".l.vortex.tmp-3355-0", "README.md", "Makefile", "_metadata.json"] {
         fs::write(folder.path().join("d").join(other), "x").unwrap();
     }
     assert_eq!(csv(&format!("SELECT * FROM '{}'", place("d/"))), "a\n1\n");
     fs::write(folder.path().join("d/k.csv"), "a\n1\n").unwrap();
     for mixed in ["d/", "d/*", "d"] {
-        let line = complaint(&run(&["sql", &format!("SELECT * FROM '{}'", place(mixed))]), 1);
+        let line = fails(&["sql", &format!("SELECT * FROM '{}'", place(mixed))], 1);
         let told = format!("holds .csv and .vortex files; use '{}'", place("d/*.csv"));
         assert!(line.contains(&told), "{line}");
     }
@@ -254,7 +239,7 @@ fn a_folder_of_a_web_server_is_told_like_a_glob() {
     let url = format!("http://127.0.0.1:{}/d/", serve_nothing());
     let select = format!("SELECT * FROM '{url}'");
     for command in [&["sql", &select][..], &["verify", &url], &["convert", &url, "x.arrow"]] {
-        let line = complaint(&run(command), 1);
+        let line = fails(command, 1);
         let told = "a web server cannot list files; name each file instead of a folder";
         assert!(line.contains(told) && line.contains(&url), "{line}");
     }
@@ -265,7 +250,7 @@ fn why_a_server_cannot_be_reached_is_told() {
     for name in ["a.vortex", "a.csv"] {
         let url = format!("http://127.0.0.1:9/{name}");
         for command in [&["sql", &format!("SELECT * FROM '{url}'")][..], &["convert", &url, "x.arrow"]] {
-            let line = complaint(&run(command), 1);
+            let line = fails(command, 1);
             assert!(line.contains("refused") && line.contains(&url), "{line}");
         }
     }
@@ -276,41 +261,30 @@ fn a_server_without_ranges_is_told() {
     let port = serve_with(golden("0.91.0/tpch_orders.vortex"), false);
     let url = format!("http://127.0.0.1:{port}/orders.vortex");
     for command in [&["sql", &format!("SELECT * FROM '{url}'")][..], &["inspect", &url]] {
-        let line = complaint(&run(command), 1);
+        let line = fails(command, 1);
         assert!(line.contains("cannot send parts of a file; download the file first"), "{line}");
     }
 }
 
 #[test]
 fn an_endpoint_may_be_http_and_need_no_keys() {
-    let port = serve(golden("0.91.0/tpch_orders.vortex"));
-    let endpoint = format!("http://127.0.0.1:{port}");
-    let s3 = |settings: &[(&str, &str)], arguments: &[&str]| {
-        let mut command = vortex(arguments);
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_")) {
-            command.env_remove(name);
-        }
-        command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_REGION", "nowhere-1");
-        command.envs(settings.iter().copied()).output().expect("the binary starts")
-    };
-    let keys = [("AWS_ACCESS_KEY_ID", "nobody"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+    let endpoint = format!("http://127.0.0.1:{}", serve(golden("0.91.0/tpch_orders.vortex")));
     let select = ["sql", "--format", "csv", "SELECT count(*) AS n FROM 's3://bucket/orders.vortex'"];
-    for settings in [&keys[..], &[("AWS_SKIP_SIGNATURE", "true")]] {
+    for settings in [&KEYS[..], &[("AWS_SKIP_SIGNATURE", "true")]] {
         let settings = [settings, &[("AWS_ENDPOINT", &endpoint)]].concat();
-        let output = s3(&settings, &select);
-        assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("n\n1500\n", ""));
+        assert_eq!(with_s3(&settings, &select), "n\n1500\n");
     }
     let create = format!(
         "CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION 's3://bucket/orders.vortex'
          OPTIONS ('aws.endpoint' '{endpoint}', 'aws.skip_signature' 'true')"
     );
-    let output = s3(&[], &["sql", "--format", "csv", "-c", &create, "-c", "SELECT count(*) AS n FROM t"]);
-    assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("n\n1500\n", ""));
+    let count = ["sql", "--format", "csv", "-c", &create, "-c", "SELECT count(*) AS n FROM t"];
+    assert_eq!(with_s3(&[], &count), "n\n1500\n");
 }
 
 #[test]
 fn output_to_a_store_is_a_matter_of_sql() {
-    let line = complaint(&run(&["convert", "a.csv", "s3://bucket/a.vortex"]), 2);
+    let line = fails(&["convert", "a.csv", "s3://bucket/a.vortex"], 2);
     assert!(line.contains("\"COPY (SELECT * FROM 'a.csv') TO 's3://bucket/a.vortex'\""), "{line}");
 }
 
@@ -341,7 +315,7 @@ fn hidden_files_are_read_only_if_they_are_named() {
     fs::remove_dir_all(folder.path().join("sub.vortex")).unwrap();
     ok(&["convert", &all, &out]);
     assert_eq!(count(&out), rows);
-    let line = complaint(&run(&["sql", "-c", &format!("SELECT * FROM '{all}._a.vortex'")]), 1);
+    let line = fails(&["sql", "-c", &format!("SELECT * FROM '{all}._a.vortex'")], 1);
     assert!(line.contains("._a.vortex"), "{line}");
 }
 

@@ -29,8 +29,7 @@ fn options_of_a_table_reach_the_format() {
         let out = ok(&["sql", "-c", &create(options), "-c", explain]);
         assert!(out.contains("FilterExec"), "{options}: {out}");
     }
-    let output = run(&["sql", "-c", &create("nosuchoption '1'")]);
-    let line = complaint(&output, 1);
+    let line = fails(&["sql", "-c", &create("nosuchoption '1'")], 1);
     assert!(line.contains("nosuchoption") && line.contains("predicate_pushdown"), "{line}");
 }
 
@@ -40,7 +39,7 @@ fn minima_of_expressions_over_parquet_files_are_those_of_all_rows() {
     for part in 0..6 {
         let rows = format!("SELECT value + {part} * 100000 AS b FROM generate_series(1, 20000)");
         let file = path(&folder, &format!("{part}.parquet"));
-        ok(&["sql", "-q", "-c", &format!("COPY (SELECT b, 1000000 - b AS c FROM ({rows})) TO '{file}'")]);
+        copy(&format!("SELECT b, 1000000 - b AS c FROM ({rows})"), &file);
     }
     let minima = format!("SELECT min(b) AS b, min(abs(c)) AS c FROM '{}'", path(&folder, ""));
     assert_eq!(csv(&minima), "b,c\n1,480000\n");
@@ -114,7 +113,7 @@ fn files_of_settings_come_before_piped_statements() {
 #[test]
 fn a_release_that_is_not_known_is_told() {
     let folder = TempDir::new().unwrap();
-    let copy = format!("COPY (SELECT 1 AS a) TO '{}'", folder.path().join("a.vortex").display());
+    let copy = format!("COPY (SELECT 1 AS a) TO '{}'", path(&folder, "a.vortex"));
     let with_option = format!("{copy} OPTIONS (min_reader '9.99')");
     for commands in [["SET vortex.min_reader = '9.99'", &copy], ["SELECT 1", &with_option]] {
         let output = run(&["sql", "-c", commands[0], "-c", commands[1]]);
@@ -133,7 +132,7 @@ fn settings_are_set_back_to_their_defaults() {
     for back in ["SET vortex.prune = 'default'", "RESET vortex.prune", "RESET VORTEX.prune;"] {
         assert_eq!(show(back).lines().last().unwrap(), "vortex.prune,true", "{back}");
     }
-    let line = complaint(&run(&["sql", "-c", "RESET vortex.prun"]), 1);
+    let line = fails(&["sql", "-c", "RESET vortex.prun"], 1);
     assert!(line.contains("unknown Vortex option `prun`; there are: "), "{line}");
 }
 
@@ -141,12 +140,12 @@ fn settings_are_set_back_to_their_defaults() {
 #[test]
 fn output_to_a_link_goes_to_its_target() {
     let folder = TempDir::new().unwrap();
-    let place = |name: &str| folder.path().join(name).display().to_string();
+    let place = |name: &str| path(&folder, name);
     fs::write(place("old"), "old").unwrap();
     for target in ["old", "new.vortex"] {
         let link = place("link.vortex");
         std::os::unix::fs::symlink(target, &link).unwrap();
-        ok(&["sql", "-q", "-c", &format!("COPY (SELECT 7 AS a) TO '{link}'")]);
+        copy("SELECT 7 AS a", &link);
         assert!(Path::new(&link).is_symlink());
         assert_eq!(csv(&format!("SELECT a FROM '{link}'")), "a\n7\n");
         assert!(ok(&["verify", &place(target)]).contains("1 row,"));
@@ -196,13 +195,12 @@ fn a_statement_that_panics_is_an_error() {
 #[test]
 fn nothing_but_files_is_replaced() {
     let folder = TempDir::new().unwrap();
-    let socket = folder.path().join("x.csv");
+    let socket = path(&folder, "x.csv");
     let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-    let output = run(&["sql", "-c", &format!("COPY (SELECT 1 AS a) TO '{}'", socket.display())]);
-    assert!(complaint(&output, 1).contains("not a regular file"));
+    let copy = format!("COPY (SELECT 1 AS a) TO '{socket}'");
+    assert!(fails(&["sql", "-c", &copy], 1).contains("not a regular file"));
     let source = golden("0.91.0/tpch_orders.vortex");
-    let output = run(&["convert", &source, socket.to_str().unwrap()]);
-    assert!(complaint(&output, 2).contains("not a regular file"));
+    assert!(fails(&["convert", &source, &socket], 2).contains("not a regular file"));
 }
 
 #[test]
@@ -334,9 +332,9 @@ fn queries_may_begin_with_from() {
     assert_eq!(csv(&format!("FROM '{file}' ORDER BY o_orderkey LIMIT 3")), rows);
     assert_eq!(csv(&format!("WITH t AS (FROM '{file}' LIMIT 2) SELECT count(*) AS n FROM t")), "n\n2\n");
     let folder = TempDir::new().unwrap();
-    let copy = path(&folder, "a.csv");
-    ok(&["sql", "-q", "-c", &format!("COPY (FROM '{file}' ORDER BY o_orderkey LIMIT 3) TO '{copy}'")]);
-    assert_eq!(fs::read_to_string(copy).unwrap(), rows);
+    let copied = path(&folder, "a.csv");
+    copy(&format!("FROM '{file}' ORDER BY o_orderkey LIMIT 3"), &copied);
+    assert_eq!(fs::read_to_string(copied).unwrap(), rows);
 }
 
 #[test]
@@ -354,14 +352,14 @@ fn json_is_printed_as_it_is_computed() {
     drop(out);
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
     let limit = ["sql", "-m", "1m", "--maxrows", "inf", endless];
-    assert!(complaint(&run(&limit), 1).contains("raise --memory-limit"));
+    assert!(fails(&limit, 1).contains("raise --memory-limit"));
 }
 
 #[test]
 fn results_do_not_steer_the_terminal() {
     let table = ok(&["sql", "-q", "-c", "SELECT concat('a', chr(27), '[31m') AS t"]);
     assert!(table.contains("a\\u{1b}[31m") && !table.contains('\u{1b}'), "{table:?}");
-    let line = complaint(&run(&["sql", "SELECT cast(concat('a', chr(27), '[31m') AS INT)"]), 1);
+    let line = fails(&["sql", "SELECT cast(concat('a', chr(27), '[31m') AS INT)"], 1);
     assert!(line.contains("a\\u{1b}[31m") && !line.contains('\u{1b}'), "{line:?}");
 }
 

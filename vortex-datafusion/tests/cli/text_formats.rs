@@ -36,15 +36,8 @@ fn line_breaks_within_quotes_do_not_end_rows() {
 fn types_are_those_of_the_first_rows_of_compressed_files_too() {
     let folder = TempDir::new().unwrap();
     let file = path(&folder, "a.csv.gz");
-    ok(&[
-        "sql",
-        "-q",
-        "-c",
-        &format!(
-            "COPY (SELECT 1 AS a, 'x' AS b) TO '{file}'
-        STORED AS CSV OPTIONS ('format.compression' 'gzip')"
-        ),
-    ]);
+    let gzip = "STORED AS CSV OPTIONS ('format.compression' 'gzip')";
+    ok(&["sql", "-q", "-c", &format!("COPY (SELECT 1 AS a, 'x' AS b) TO '{file}' {gzip}")]);
     assert_eq!(csv(&format!("SELECT a + 1 AS a, b FROM '{file}'")), "a,b\n2,x\n");
 }
 
@@ -67,7 +60,7 @@ fn large_integers_of_json_keep_their_digits() {
     assert_eq!(both, "id\n1\n9223372036854775809\n2\n");
     fs::write(&file, "{\"a\":{\"id\":[9223372036854775809]}}\n").unwrap();
     for command in [&["sql", &format!("SELECT * FROM '{file}'")][..], &["convert", &file, "x.csv"]] {
-        let line = complaint(&run(command), 1);
+        let line = fails(command, 1);
         let told =
             line.contains("column `a` holds 9223372036854775809") && line.contains("CREATE EXTERNAL TABLE");
         assert!(told && line.matches("a.json").count() == 1, "{line}");
@@ -81,7 +74,7 @@ fn columns_of_the_same_name_are_told_from_damage() {
     for (header, name) in [("a,b,a", "a"), ("a,,", "")] {
         fs::write(&file, format!("{header}\n1,2,3\n")).unwrap();
         for command in [&["sql", &format!("SELECT * FROM '{file}'")][..], &["convert", &file, "x.vortex"]] {
-            let line = complaint(&run(command), 1);
+            let line = fails(command, 1);
             assert!(line.contains(&format!("{file}: ")) && line.matches("twice.csv").count() == 1, "{line}");
             let told = line.contains(&format!("duplicate column `{name}`"))
                 && line.contains("CREATE EXTERNAL TABLE");
@@ -101,7 +94,7 @@ fn all_commands_know_the_same_extensions() {
         let (converted, copied) =
             (path(&folder, &format!("1.{extension}")), path(&folder, &format!("2.{extension}")));
         ok(&["convert", &source, &converted]);
-        ok(&["sql", "-q", "-c", &format!("COPY (SELECT * FROM '{converted}') TO '{copied}'")]);
+        copy(&format!("SELECT * FROM '{converted}'"), &copied);
         assert_eq!(
             ok(&["convert", "--to", "csv", "--columns", "o_orderkey", "--limit", "1", &copied, "-"]),
             "o_orderkey\n1\n"
@@ -110,7 +103,7 @@ fn all_commands_know_the_same_extensions() {
     }
     let other = path(&folder, "a.log");
     fs::write(&other, "a\n1\n").unwrap();
-    let line = complaint(&run(&["sql", &format!("SELECT * FROM '{other}'")]), 1);
+    let line = fails(&["sql", &format!("SELECT * FROM '{other}'")], 1);
     assert!(
         line.contains("a.log") && line.contains("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION"),
         "{line}"
@@ -122,11 +115,11 @@ fn advice_on_types_follows_values_that_do_not_fit() {
     let folder = TempDir::new().unwrap();
     let file = path(&folder, "a.csv");
     fs::write(&file, "a\n".to_owned() + &"1\n".repeat(100_001) + "x\n").unwrap();
-    let line = complaint(&run(&["convert", &file, "x.vortex"]), 1);
+    let line = fails(&["convert", &file, "x.vortex"], 1);
     assert!(line.contains("'x' as type 'Int64'") && line.contains("CREATE EXTERNAL TABLE"), "{line}");
     let file = path(&folder, "a.json");
     fs::write(&file, "{\"a\":1}\n{\"a\":\"x\"}\n").unwrap();
-    let line = complaint(&run(&["convert", &file, "x.vortex"]), 1);
+    let line = fails(&["convert", &file, "x.vortex"], 1);
     assert!(line.contains("field 'a'") && line.contains("one type"), "{line}");
 }
 
@@ -167,7 +160,7 @@ fn times_that_their_inferred_type_would_cut_off_are_errors() {
             "id,t\n".to_owned() + &format!("1,{first}\n").repeat(100_001) + &format!("2,{late}\n"),
         )
         .unwrap();
-        let line = complaint(&run(&["convert", &file, &copy]), 1);
+        let line = fails(&["convert", &file, &copy], 1);
         let told = format!("column `t`: `{late}` does not fit");
         assert!(line.contains(&told) && line.contains("CREATE EXTERNAL TABLE"), "{line}");
     }

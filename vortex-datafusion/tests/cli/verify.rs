@@ -24,7 +24,7 @@ fn files_in_folders_are_found() {
     assert_eq!(out.lines().count(), 1);
     assert!(ok(&["inspect", place]).contains("one.vortex: 1 row"));
     fs::remove_file(below.join("one.vortex")).unwrap();
-    assert!(complaint(&run(&["verify", place]), 1).contains("no file there ends in .vortex"));
+    assert!(fails(&["verify", place], 1).contains("no file there ends in .vortex"));
 }
 
 #[cfg(unix)]
@@ -67,7 +67,7 @@ fn a_folder_that_cannot_be_read_is_named_and_does_not_hide_others() {
 #[test]
 fn patterns_match_names_of_files() {
     let folder = TempDir::new().unwrap();
-    let place = |name: &str| folder.path().join(name).display().to_string();
+    let place = |name: &str| path(&folder, name);
     fs::create_dir(place("c.vortex")).unwrap();
     for name in ["a1.vortex", "a2.vortex", "b[1].vortex", "c.vortex/a3.vortex"] {
         fs::copy(golden("0.91.0/rows_1.vortex"), place(name)).unwrap();
@@ -83,18 +83,18 @@ fn patterns_match_names_of_files() {
     }
     for pattern in ["x*.vortex", "a*.txt", "none/*.vortex"] {
         for place in [place(pattern), format!("file://{}", place(pattern))] {
-            let line = complaint(&run(&["verify", &place]), 1);
+            let line = fails(&["verify", &place], 1);
             assert!(line.contains(&format!("{place}: no file there ends in .vortex")), "{line}");
         }
     }
-    assert!(complaint(&run(&["verify", "a***.vortex"]), 1).contains("a***.vortex"));
+    assert!(fails(&["verify", "a***.vortex"], 1).contains("a***.vortex"));
 }
 
 #[test]
 fn a_changed_bit_is_found_and_placed() {
     let folder = TempDir::new().unwrap();
-    let copy = folder.path().join("orders.vortex");
-    let copy = copy.to_str().unwrap();
+    let copy = path(&folder, "orders.vortex");
+    let copy = copy.as_str();
     ok(&["convert", "--checksums", &golden("0.91.0/tpch_orders.vortex"), copy]);
     let out = ok(&["verify", copy]);
     assert!(out.contains("1,500 rows, 9 columns, checksums of "), "{out}");
@@ -124,7 +124,7 @@ fn damaged_files_have_problems_and_missing_ones_are_errors() {
     let problems = stdout(&output);
     assert!(problems.starts_with(&format!("{cut}: postscript: corrupt file: ")), "{problems}");
     assert_eq!(problems.lines().count(), 1, "{problems}");
-    assert!(complaint(&run(&["verify", "nosuch.vortex"]), 1).contains("nosuch.vortex"));
+    assert!(fails(&["verify", "nosuch.vortex"], 1).contains("nosuch.vortex"));
     assert_eq!(run(&["verify"]).status.code(), Some(2));
 }
 
