@@ -232,9 +232,7 @@ impl Integers {
             (DType::Decimal(decimal, _), _) if *decimal != self.decimal => None,
             (DType::Decimal(..), Value::Null) => Some(Place::Null),
             (DType::Decimal(..), Value::Decimal(unscaled)) => {
-                let within = unscaled.to_i128().and_then(|unscaled| i64::try_from(unscaled).ok());
-                let within =
-                    within.and_then(|value| Scalar::try_new(self.dtype.clone(), Value::Int(value)).ok());
+                let within = unscaled.to_i128().and_then(|value| Scalar::integer(&self.dtype, value));
                 Some(match within {
                     Some(constant) => Place::Within(constant),
                     None if unscaled.is_negative() => Place::Below,

@@ -31,7 +31,7 @@ use crate::array::{
 use crate::dtype::{DType, PType};
 use crate::expr::{Interval, Intervals, Predicate};
 use crate::kernels::{Word, map_words, match_word};
-use crate::scalar::Value;
+use crate::scalar::{Scalar, Value};
 use crate::wire::{WriteNode, value_to_bytes};
 use crate::{Error, Result};
 
@@ -224,18 +224,9 @@ impl ForArray {
         let values = i128::from(found.row_count - found.null_count);
         let added = i256::from_i128(values).checked_mul(i256::from_i128(reference));
         let sum = found.sum.and_then(|sum| sum.checked_add(added?));
-        let moved = found.map(self.dtype(), |value| {
-            let encoded = match value {
-                Value::Int(value) => i128::from(*value),
-                Value::UInt(value) => i128::from(*value),
-                _ => return None,
-            };
-            let value = encoded + reference;
-            match (min..=max).contains(&value) {
-                true if self.ptype.is_signed() => i64::try_from(value).ok().map(Value::Int),
-                true => u64::try_from(value).ok().map(Value::UInt),
-                false => None,
-            }
+        let moved = found.map(self.dtype(), |encoded| {
+            let value = Scalar::integer(self.dtype(), encoded.as_i128()? + reference)?;
+            Some(value.value().clone())
         });
         Ok(moved.map(|moved| Aggregate { sum, ..moved }))
     }

@@ -89,13 +89,6 @@ impl SequenceArray {
         })
     }
 
-    /// A value as a scalar.
-    fn scalar(&self, value: i128) -> Result<Scalar> {
-        let value = match self.ptype.is_signed() {
-            true => Value::Int(i64::try_from(value).map_err(Error::limit)?),
-            false => Value::UInt(u64::try_from(value).map_err(Error::limit)?),
-        };
-        Scalar::try_new(self.dtype().clone(), value)
     }
 
     /// The rows whose values lie in `low..=high`.
@@ -154,9 +147,12 @@ impl EncodedArray for SequenceArray {
     fn aggregate(&self) -> Result<Aggregate> {
         let Some(before_last) = self.len().checked_sub(1) else { return Ok(Aggregate::empty(self.dtype())) };
         let (rows, last) = (self.len() as i128, self.base + self.step * before_last as i128);
-        let end = |value| Ok::<_, Error>(Aggregate::of_value(&self.scalar(value)?, 1));
+        let end = |value| {
+            let value = Scalar::integer(self.dtype(), value).expect("all values fit their type");
+            Aggregate::of_value(&value, 1)
+        };
         let sum = rows.checked_mul(self.base + last).map(|twice| i256::from_i128(twice / 2));
-        let ends = end(self.base)?.merge(end(last)?);
+        let ends = end(self.base).merge(end(last));
         Ok(Aggregate { row_count: self.len() as u64, sum, ..ends })
     }
 

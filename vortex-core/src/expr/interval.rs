@@ -6,7 +6,7 @@ use arrow::array::BooleanArray;
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 
 use super::{CompareOp, InList, Predicate};
-use crate::dtype::PType;
+use crate::dtype::{DType, PType};
 use crate::scalar::Scalar;
 
 /// The integers that a predicate accepts: those in `low..=high`, or all others.
@@ -55,15 +55,7 @@ impl Interval {
 
     /// A predicate that tests for the interval itself, and whether its outcome must be negated.
     pub(crate) fn to_predicate(self, ptype: PType) -> Option<(Predicate, bool)> {
-        let constant = |value: i128| {
-            use crate::scalar::Value;
-            let dtype = crate::dtype::DType::Primitive(ptype, false);
-            let value = match ptype.is_unsigned() {
-                true => Value::UInt(u64::try_from(value).ok()?),
-                false => Value::Int(i64::try_from(value).ok()?),
-            };
-            Scalar::try_new(dtype, value).ok()
-        };
+        let constant = |value: i128| Scalar::integer(&DType::Primitive(ptype, false), value);
         if self.low == self.high {
             let op = if self.outside { CompareOp::NotEq } else { CompareOp::Eq };
             return Some((Predicate::Compare(op, constant(self.low)?), false));
@@ -112,7 +104,6 @@ impl Intervals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dtype::DType;
     use crate::scalar::Value;
 
     fn i8(value: i64) -> Scalar {

@@ -119,6 +119,14 @@ impl Scalar {
         Self::try_new(dtype, Value::Decimal(i256::from_i128(unscaled)))
     }
 
+    /// An integer as a value of an integer type; `None` if that type does not have it, or of another type.
+    pub(crate) fn integer(dtype: &DType, value: i128) -> Option<Self> {
+        if !dtype.as_ptype()?.is_integer() {
+            return None;
+        }
+        Self::try_new(dtype.clone(), integer_as(value, dtype)?).ok()
+    }
+
     /// Converts the value to another type, which the result has. Integers can be converted to other integers,
     /// floats and decimals; floats to wider or narrower ones; decimals to other precisions and scales; text to
     /// bytes; and any of these to an extension type that stores it, such as days to a date. A null can be

@@ -113,11 +113,7 @@ impl Scalar {
 
     /// The integer, whatever its signedness.
     pub fn as_i128(&self) -> Option<i128> {
-        match self.value {
-            Value::Int(v) => Some(v.into()),
-            Value::UInt(v) => Some(v.into()),
-            _ => None,
-        }
+        self.value.as_i128()
     }
 
     /// The text.
@@ -248,6 +244,15 @@ pub(crate) fn compare_values(left: &Value, right: &Value) -> Option<Ordering> {
 }
 
 impl Value {
+    /// The integer, whatever its signedness.
+    pub(crate) fn as_i128(&self) -> Option<i128> {
+        match self {
+            Value::Int(v) => Some((*v).into()),
+            Value::UInt(v) => Some((*v).into()),
+            _ => None,
+        }
+    }
+
     /// Whether this is a float that is not a number.
     pub fn is_nan(&self) -> bool {
         match self {

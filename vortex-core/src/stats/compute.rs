@@ -354,13 +354,10 @@ impl Summary {
 /// A sum in the type that sums of `dtype` have, if there is one and it fits.
 pub(crate) fn sum_scalar(sum: i128, dtype: &DType) -> Option<Scalar> {
     let sum_dtype = sum_dtype(dtype)?;
-    let value = match &sum_dtype {
-        DType::Primitive(PType::U64, _) => Value::UInt(u64::try_from(sum).ok()?),
-        DType::Primitive(PType::I64, _) => Value::Int(i64::try_from(sum).ok()?),
-        DType::Decimal(..) => Value::Decimal(i256::from_i128(sum)),
-        _ => return None,
-    };
-    Scalar::try_new(sum_dtype, value).ok()
+    match sum_dtype {
+        DType::Decimal(..) => Scalar::try_new(sum_dtype, Value::Decimal(i256::from_i128(sum))).ok(),
+        _ => Scalar::integer(&sum_dtype, sum),
+    }
 }
 
 /// The valid values, as runs of adjacent rows.

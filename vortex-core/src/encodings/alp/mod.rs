@@ -272,8 +272,7 @@ impl<F: Float> AlpArray<F> {
     }
 
     fn integer(&self, integer: i128) -> Option<Scalar> {
-        let dtype = self.encoded.dtype().with_nullable(true);
-        Scalar::try_new(dtype, Value::Int(i64::try_from(integer).ok()?)).ok()
+        Scalar::integer(self.encoded.dtype(), integer)
     }
 
     /// A test whether the integers lie in a range; `None` if it cannot be expressed.

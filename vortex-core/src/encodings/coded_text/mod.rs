@@ -12,12 +12,12 @@ use arrow::array::{BooleanArray, BooleanBufferBuilder};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 
 use crate::array::{EncodedRef, integers_child};
-use crate::dtype::{DType, PType};
+use crate::dtype::PType;
 use crate::expr::{CompareOp, InList, Pattern, Predicate};
 use crate::kernels::automaton::Automaton;
 use crate::kernels::needle::{Against, Needle};
 use crate::limits::Limits;
-use crate::scalar::{Scalar, Value};
+use crate::scalar::Scalar;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
@@ -75,15 +75,8 @@ pub(super) fn as_long(lengths: &EncodedRef, predicate: &Predicate) -> Result<Opt
         },
         _ => return Ok(None),
     };
-    let dtype = lengths.dtype();
-    let scalar = |len: usize| {
-        let value = match dtype {
-            DType::Primitive(ptype, _) if ptype.is_signed() => Value::Int(i64::try_from(len).ok()?),
-            _ => Value::UInt(len as u64),
-        };
-        // No row has a length that its type does not have.
-        Scalar::try_new(dtype.clone(), value).ok()
-    };
+    // No row has a length that its type does not have.
+    let scalar = |len: usize| Scalar::integer(lengths.dtype(), len as i128);
     let wanted: Vec<Scalar> = wanted.into_iter().filter_map(scalar).collect();
     let predicate = match wanted.as_slice() {
         [] => return Ok(Some(BooleanBuffer::new_unset(lengths.len()))),

@@ -32,7 +32,7 @@ use crate::dtype::arrow::{data_type, ptype_of};
 use crate::dtype::{DType, PType, match_integer};
 use crate::expr::{CompareOp, Predicate};
 use crate::limits::Limits;
-use crate::scalar::{Scalar, Value};
+use crate::scalar::Scalar;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
@@ -266,7 +266,7 @@ impl EncodedArray for DictArray {
         }
         let by_value = self.values.outcome(predicate)?;
         if by_value.null_count() == 0
-            && let Some(codes) = codes_that_hold(&by_value, self.codes.dtype())?
+            && let Some(codes) = codes_that_hold(&by_value, self.codes.dtype())
         {
             return self.codes.matches(&codes);
         }
@@ -292,24 +292,18 @@ impl DictArray {
 
 /// A predicate on codes that is equivalent to a predicate on their values, if the matching values are
 /// adjacent, as for equality with a string or ranges of sorted values.
-fn codes_that_hold(by_value: &BooleanArray, dtype: &DType) -> Result<Option<Predicate>> {
+fn codes_that_hold(by_value: &BooleanArray, dtype: &DType) -> Option<Predicate> {
     let runs: Vec<(usize, usize)> = by_value.values().set_slices().take(2).collect();
-    let [(first, end)] = runs[..] else { return Ok(None) };
-    let code = |at: usize| {
-        let value = match dtype.ptype()?.is_signed() {
-            true => Value::Int(i64::try_from(at).map_err(Error::limit)?),
-            false => Value::UInt(at as u64),
-        };
-        // A code that does not fit its own type occurs in no row.
-        Ok::<_, Error>(Scalar::try_new(dtype.clone(), value).ok())
-    };
-    let (Some(low), Some(high)) = (code(first)?, code(end - 1)?) else { return Ok(None) };
-    Ok(Some(match (first, end) {
-        (0, end) if end == by_value.len() => return Ok(None),
+    let [(first, end)] = runs[..] else { return None };
+    // A code that does not fit its own type occurs in no row.
+    let code = |at: usize| Scalar::integer(dtype, at as i128);
+    let (low, high) = (code(first)?, code(end - 1)?);
+    Some(match (first, end) {
+        (0, end) if end == by_value.len() => return None,
         (first, end) if end == first + 1 => Predicate::Compare(CompareOp::Eq, low),
         (0, _) => Predicate::Compare(CompareOp::LtEq, high),
         _ => Predicate::Between(low, high),
-    }))
+    })
 }
 
 /// A node of codes, which are nullable if `nullable`, and the values that they refer to.

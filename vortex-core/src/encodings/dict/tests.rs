@@ -14,6 +14,7 @@ use crate::encodings::constant::ConstantArray;
 use crate::encodings::run_end::tests::runs;
 use crate::kernels::{Word, match_word};
 use crate::limits::Work;
+use crate::scalar::Value;
 
 fn tree<K: ArrowNativeType>(ptype: PType, codes: &[K], values: Tree, count: u32) -> Tree {
     Tree::new(ID)
