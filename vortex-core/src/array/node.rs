@@ -267,7 +267,11 @@ impl<'a> Node<'a> {
         self.optional_validity(0, others)
     }
 
-    fn optional_validity(&self, at: usize, others: usize) -> Result<ValidityChild> {
+    /// Loads the validity child of encodings that store it as child `at`, beside `others` children.
+    ///
+    /// # Errors
+    /// As [`validity_child`](Self::validity_child).
+    pub(crate) fn optional_validity(&self, at: usize, others: usize) -> Result<ValidityChild> {
         let count = self.child_count();
         match count.checked_sub(others) {
             Some(0) => Ok(ValidityChild::default()),

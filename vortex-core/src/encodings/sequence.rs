@@ -89,8 +89,6 @@ impl SequenceArray {
         })
     }
 
-    }
-
     /// The rows whose values lie in `low..=high`.
     fn rows_within(&self, low: i128, high: i128) -> Range<usize> {
         let ceil = |value: i128, by: i128| -(-value).div_euclid(by);

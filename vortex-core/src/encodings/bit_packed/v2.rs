@@ -14,11 +14,10 @@ use std::sync::Arc;
 
 use super::blocks::BlockPositions;
 use super::{BitPackedArray, Frame};
+use crate::Result;
 use crate::array::{EncodedRef, Node, unsigned_type};
-use crate::dtype::DType;
 use crate::encodings::Encoding;
 use crate::encodings::patches::PatchesMessage;
-use crate::{Error, Result};
 
 /// The `fastlanes.bitpacked.v2` encoding.
 #[derive(Debug)]
@@ -48,19 +47,7 @@ impl Encoding for BitPackedV2 {
         node.expect_buffers(1)?;
         let packed = node.aligned(node.buffer(0)?, frame.ptype.byte_width())?;
         let (patches, after) = frame.patches(node, metadata.patches.as_ref())?;
-        let validity = match node.child_count().checked_sub(after) {
-            Some(1) => None,
-            Some(2) if node.dtype().is_nullable() => {
-                Some(node.child(after, &DType::Bool(false), node.len())?)
-            }
-            _ => {
-                return Err(Error::corrupt(format!(
-                    "{} children of {}, {after} for patches",
-                    node.child_count(),
-                    node.dtype()
-                )));
-            }
-        };
+        let validity = node.optional_validity(after, after + 1)?;
         let offsets = node.child(node.child_count() - 1, &offsets, frame.rows.block_count() + 1)?;
         node.limits().count::<usize>(offsets.len())?;
         Ok(Arc::new(BitPackedArray {
@@ -69,7 +56,7 @@ impl Encoding for BitPackedV2 {
             rows: frame.rows,
             blocks: BlockPositions::uneven(packed, offsets, frame.ptype.bit_width()),
             patches,
-            validity: validity.into(),
+            validity,
         }))
     }
 }
@@ -83,7 +70,7 @@ pub(in crate::encodings) mod tests {
     use super::*;
     use crate::array::array_of_raw;
     use crate::array::build::Tree;
-    use crate::dtype::PType;
+    use crate::dtype::{DType, PType};
     use crate::encodings::conformance;
     use crate::kernels::{BLOCK, Word};
     use arrow::array::Array as _;
