@@ -126,8 +126,7 @@ impl Compressor {
             return Err(Error::limit(format!("{rows} rows in one chunk")));
         }
         // Rows to write are in memory already.
-        let unlimited = Limits::new().with_max_decoded_bytes(u64::MAX);
-        let array = restore(array, &data_type(dtype)?, &unlimited)?;
+        let array = restore(array, &data_type(dtype)?, &Limits::of_any_bytes())?;
         compress(&Context::new(self.level, self.min_reader), &array, dtype)
     }
 }

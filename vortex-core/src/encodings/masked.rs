@@ -127,11 +127,7 @@ impl EncodedArray for MaskedArray {
 
     fn aggregate(&self) -> Result<Aggregate> {
         let Some(value) = self.values.as_constant() else { return self.aggregate_decoded() };
-        let nulls = match self.validity.decode()? {
-            Validity::AllValid => 0,
-            Validity::AllNull => self.len(),
-            Validity::Bits(valid) => valid.null_count(),
-        };
+        let nulls = self.validity.decode()?.null_count(self.len());
         let valid = Aggregate::of_value(&value, (self.len() - nulls) as u64);
         Ok(valid.merge(Aggregate::of_value(&Scalar::null(self.dtype()), nulls as u64)))
     }

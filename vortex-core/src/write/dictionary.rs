@@ -12,6 +12,7 @@
 //! ```
 
 use std::mem::{size_of, take};
+use std::sync::Arc;
 
 use arrow::array::{
     Array as _, ArrayRef, AsArray as _, BinaryViewArray, BinaryViewBuilder, StringViewBuilder, UInt8Array,
@@ -301,9 +302,9 @@ impl Dictionary {
         self.first_row += rows as u64;
         let codes: ArrayRef = if ptype == PType::U8 {
             // There are at most 256 values.
-            std::sync::Arc::new(UInt8Array::from_iter_values(codes.into_iter().map(|code| code as u8)))
+            Arc::new(UInt8Array::from_iter_values(codes.into_iter().map(|code| code as u8)))
         } else {
-            std::sync::Arc::new(UInt16Array::from(codes))
+            Arc::new(UInt16Array::from(codes))
         };
         let node = column.compressor.compress(&codes, &DType::Primitive(ptype, false))?;
         parts.push(ColumnPart::Codes(node, rows));
@@ -335,11 +336,11 @@ impl Dictionary {
             values.for_each(|value| {
                 builder.append_option(value.map(|bytes| std::str::from_utf8(bytes).unwrap_or_default()));
             });
-            return std::sync::Arc::new(builder.finish());
+            return Arc::new(builder.finish());
         }
         let mut builder = BinaryViewBuilder::with_capacity(self.len());
         values.for_each(|value| builder.append_option(value));
-        std::sync::Arc::new(builder.finish())
+        Arc::new(builder.finish())
     }
 }
 

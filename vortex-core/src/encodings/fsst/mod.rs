@@ -195,11 +195,9 @@ impl CodedRows for Rows<'_> {
 /// A node of coded rows: symbols of eight bytes each, the concatenated codes, and the integers that tell
 /// where rows start and how long they are.
 pub(crate) fn encode(table: &Compressor, codes: Vec<u8>, parts: TextParts) -> WriteNode {
-    let symbols: Vec<u64> = table.symbol_table().iter().map(|symbol| symbol.to_u64().to_le()).collect();
-    let lengths = Buffer::from_slice_ref(table.symbol_lengths());
     let (lengths_ptype, offsets_ptype) = (parts.lengths.0 as i32, parts.offsets.0 as i32);
-    let node = WriteNode::new(ID).buffer(Buffer::from_vec(symbols), 8).buffer(lengths, 1);
-    node.buffer(exact(codes), 1)
+    with_symbols(table)
+        .buffer(exact(codes), 1)
         .message(&Metadata { lengths_ptype, offsets_ptype })
         .child(parts.lengths.1)
         .child(parts.offsets.1)
@@ -210,12 +208,18 @@ pub(crate) fn encode(table: &Compressor, codes: Vec<u8>, parts: TextParts) -> Wr
 pub(crate) fn encode_legacy(table: &Compressor, codes: Vec<u8>, parts: TextParts) -> WriteNode {
     let TextParts { lengths, offsets, validity } = parts;
     let codes = varbin::encode(exact(codes), offsets.0, offsets.1, validity);
-    let symbols: Vec<u64> = table.symbol_table().iter().map(|symbol| symbol.to_u64().to_le()).collect();
-    let node = WriteNode::new(ID).buffer(Buffer::from_vec(symbols), 8);
-    node.buffer(Buffer::from_slice_ref(table.symbol_lengths()), 1)
+    with_symbols(table)
         .message(&Metadata { lengths_ptype: lengths.0 as i32, offsets_ptype: 0 })
         .child(codes)
         .child(lengths.1)
+}
+
+/// A node with the symbols and their lengths, without codes.
+fn with_symbols(table: &Compressor) -> WriteNode {
+    let symbols: Vec<u64> = table.symbol_table().iter().map(|symbol| symbol.to_u64().to_le()).collect();
+    WriteNode::new(ID)
+        .buffer(Buffer::from_vec(symbols), 8)
+        .buffer(Buffer::from_slice_ref(table.symbol_lengths()), 1)
 }
 
 /// The compressor reserves twice as much memory as the strings take.
