@@ -80,6 +80,20 @@ pub(crate) fn numbers(ptype: PType, bytes: &Buffer, nulls: Option<NullBuffer>) -
     match_ptype!(ptype, |T| Ok(Arc::new(PrimitiveArray::<T>::try_new(bytes.clone().into(), nulls)?)))
 }
 
+/// Evaluates `$body` with `$integers` bound to a decoded array as one of its own integer type. In the error for arrays of
+/// other types, `$what` is their name.
+macro_rules! with_integers {
+    ($array:expr, $what:expr, |$integers:ident| $body:expr) => {{
+        let $integers: &dyn arrow::array::Array = &$array;
+        arrow::array::downcast_integer_array!(
+            $integers => Ok($body),
+            other => Err($crate::Error::corrupt(format!("{} are {other}, not integers", $what)))
+        )
+    }};
+}
+
+pub(crate) use with_integers;
+
 /// Decodes integers of any width and converts each of them. Null rows are converted from 0.
 pub(crate) fn decode_integers<R>(
     child: &EncodedRef,
@@ -87,28 +101,26 @@ pub(crate) fn decode_integers<R>(
     convert: impl Fn(i128) -> Result<R>,
 ) -> Result<Vec<R>> {
     child.limits().count::<R>(child.len())?;
-    integers_of(&child.decode_preferred()?, child.dtype().ptype()?, what, convert)
+    integers_of(&child.decode_preferred()?, what, convert)
 }
 
-/// Converts each of some integers, which have type `ptype`. Null rows are converted from 0.
+/// Converts each of some integers. Null rows are converted from 0.
 pub(crate) fn integers_of<R>(
     decoded: &ArrayRef,
-    ptype: PType,
     what: &str,
     convert: impl Fn(i128) -> Result<R>,
 ) -> Result<Vec<R>> {
     let nulls = decoded.logical_nulls().filter(|nulls| nulls.null_count() > 0);
-    match_integer!(ptype, |T| {
-        let values = decoded.as_primitive::<T>().values();
+    with_integers!(decoded, what, |integers| {
+        let values = integers.values().iter();
         match nulls {
-            None => values.iter().map(|value| convert(i128::from(*value))).collect(),
+            None => values.map(|value| convert(i128::from(*value))).collect(),
             Some(nulls) => values
-                .iter()
                 .zip(nulls.iter())
                 .map(|(value, valid)| convert(if valid { i128::from(*value) } else { 0 }))
                 .collect(),
         }
-    }, else Err(Error::corrupt(format!("{what} are {ptype}, not integers"))))
+    })?
 }
 
 /// The number of offsets of so many rows.
@@ -121,15 +133,12 @@ pub(crate) fn one_more(rows: usize) -> Result<usize> {
 
 /// Decodes offsets, which must not decrease or exceed `end`. There are [`one_more`] of them than rows.
 pub(crate) fn decode_offsets(child: &EncodedRef, what: &str, end: usize) -> Result<Vec<usize>> {
-    let ptype = child.dtype().ptype()?;
     child.limits().count::<usize>(child.len())?;
     let decoded = child.decode_preferred()?;
     if decoded.null_count() > 0 {
         return Err(Error::corrupt(format!("{what} have nulls")));
     }
-    let offsets = match_integer!(ptype, |T| {
-        positions::<false, _>(decoded.as_primitive::<T>().values())
-    }, else return Err(Error::corrupt(format!("{what} are {ptype}, not integers"))));
+    let offsets = with_integers!(decoded, what, |integers| positions::<false, _>(integers.values()))?;
     let offsets = offsets.ok_or_else(|| Error::corrupt(format!("{what} decrease")))?;
     match offsets.last() {
         Some(last) if *last > end => Err(Error::corrupt(format!("{what} end at {last}, beyond {end}"))),
@@ -155,9 +164,7 @@ impl Lengths {
         if decoded.null_count() > 0 {
             return Err(Error::corrupt(format!("{what} have nulls")));
         }
-        let total = match_integer!(ptype, |T| {
-            total_len(decoded.as_primitive::<T>().values())
-        }, else return Err(Error::corrupt(format!("{what} are {ptype}, not integers"))));
+        let total = with_integers!(decoded, what, |integers| total_len(integers.values()))?;
         let total = total.ok_or_else(|| Error::corrupt(format!("{what} are negative")))?;
         Ok(Self { decoded, ptype, total })
     }

@@ -47,7 +47,7 @@ pub(crate) use fixed_width::{fixed_width, into_vec, match_width, own_bytes, valu
 pub use header::Header;
 pub(crate) use integers::{
     Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at, integer_type,
-    integers_child, integers_of, numbers, one_more, unsigned_type,
+    integers_child, integers_of, numbers, one_more, unsigned_type, with_integers,
 };
 pub(crate) use items::{shown_children, shown_items};
 pub(crate) use kept::Kept;

@@ -1,11 +1,13 @@
 //! Searching sorted integers without decoding all of them.
 
-use arrow::array::{AsArray as _, UInt64Array};
+use arrow::array::UInt64Array;
 use arrow::datatypes::ArrowNativeType;
 
-use super::EncodedRef;
-use crate::dtype::match_integer;
-use crate::{Error, Result};
+use super::{EncodedRef, with_integers};
+use crate::Result;
+
+/// The integers to search in, in errors.
+const WHAT: &str = "sorted values";
 
 /// Widens an integer; negative values, which cannot be searched for, become the maximum.
 fn widen(integer: impl ArrowNativeType) -> u64 {
@@ -48,12 +50,12 @@ pub(crate) fn search(sorted: &EncodedRef, targets: &[u64]) -> Result<Vec<Result<
     let is_decoded = DECODED.contains(&sorted.encoding());
     if targets.len() >= len / MIN_INTEGERS_PER_TARGET || is_decoded || is_sequential(sorted) {
         let decoded = sorted.decode_preferred()?;
-        return match_integer!(sorted.dtype().ptype()?, |T| {
-            let all = decoded.as_primitive::<T>().values();
+        return with_integers!(decoded, WHAT, |integers| {
+            let all = integers.values();
             let places = places(targets, all.len(), |at| widen(all[at]));
             let found = |(at, target)| found(at, all.get(at).map(|value| widen(*value)).as_ref(), target);
-            Ok(places.into_iter().zip(targets).map(found).collect())
-        }, else Err(Error::corrupt(format!("cannot search in {}", sorted.dtype()))));
+            places.into_iter().zip(targets).map(found).collect()
+        });
     }
     // The first step decides for all targets; the others around the last integer below each target.
     let mut step = 1;
@@ -105,9 +107,7 @@ fn places(targets: &[u64], len: usize, integer: impl Fn(usize) -> u64) -> Vec<us
 
 fn integers(array: &EncodedRef) -> Result<Vec<u64>> {
     let decoded = array.decode_preferred()?;
-    match_integer!(array.dtype().ptype()?, |T| {
-        Ok(decoded.as_primitive::<T>().values().iter().map(|value| widen(*value)).collect())
-    }, else Err(Error::corrupt(format!("cannot search in {}", array.dtype()))))
+    with_integers!(decoded, WHAT, |integers| integers.values().iter().map(|value| widen(*value)).collect())
 }
 
 #[cfg(test)]

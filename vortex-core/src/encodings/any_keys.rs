@@ -40,14 +40,13 @@ impl AnyKeys {
     ) -> Result<(Self, Option<NullBuffer>)> {
         let decoded = codes.decode_preferred()?;
         let nulls = decoded.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
-        let ptype = codes.dtype().ptype()?;
-        let keys = match ptype {
+        let keys = match codes.dtype().ptype()? {
             PType::U8 => AnyKeys::U8(decoded.as_primitive::<UInt8Type>().values().clone()),
             PType::U16 => AnyKeys::U16(decoded.as_primitive::<UInt16Type>().values().clone()),
             PType::U32 => AnyKeys::U32(decoded.as_primitive::<UInt32Type>().values().clone()),
             _ => {
                 codes.limits().count::<u32>(codes.len())?;
-                AnyKeys::U32(integers_of(&decoded, ptype, "codes", narrow)?.into())
+                AnyKeys::U32(integers_of(&decoded, "codes", narrow)?.into())
             }
         };
         Ok((keys, nulls))

@@ -15,16 +15,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, AsArray as _, new_null_array};
+use arrow::array::{Array as _, new_null_array};
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::{
     ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, fixed_width, integer_type, present,
+    with_integers,
 };
 use crate::dtype::arrow::data_type;
-use crate::dtype::{DType, Meaning, PType, match_integer};
+use crate::dtype::{DType, Meaning, PType};
 use crate::kernels::simd::{Vectorized, vectorized};
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -34,6 +35,9 @@ use crate::{Error, Result};
 pub(super) struct DateTimeParts;
 
 const ID: &str = "vortex.datetimeparts";
+
+/// The children, in errors.
+const WHAT: &str = "parts of timestamps";
 
 const SECONDS_PER_DAY: i64 = 86_400;
 
@@ -68,7 +72,7 @@ impl Encoding for DateTimeParts {
         node.expect_buffers(0)?;
         node.expect_children(3)?;
         let part = |at: usize, ptype: i32, nullable: bool| {
-            let dtype = integer_type(ptype, "parts of timestamps")?.with_nullable(nullable);
+            let dtype = integer_type(ptype, WHAT)?.with_nullable(nullable);
             node.child(at, &dtype, node.len())
         };
         // All are requested before an error of one of them is returned.
@@ -115,7 +119,7 @@ impl DateTimePartsArray {
                     if part.dtype().is_nullable() {
                         sum.nulls = values.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
                     }
-                    sum.varying.push(Part { ptype: part.dtype().ptype()?, values, ticks });
+                    sum.varying.push(Part { values, ticks });
                 }
             }
         }
@@ -132,7 +136,6 @@ struct Sum {
 
 /// Integers, each representing a number of ticks.
 struct Part {
-    ptype: PType,
     values: ArrayRef,
     ticks: i64,
 }
@@ -181,19 +184,14 @@ impl Part {
     /// Adds some rows to their `sums`, which are the last ones, or to `start` if there are none of these rows yet; wraps. The
     /// absolute values of the rows exceed the result by at most one.
     fn add(&self, rows: Range<usize>, start: i64, sums: &mut Vec<i64>) -> Result<u64> {
-        match_integer!(self.ptype, |T| {
-            let values = &self.values.as_primitive::<T>().values()[rows.clone()];
-            let (ticks, start) = (self.ticks, (sums.len() == rows.start).then_some(start));
-            Ok(vectorized(AddScaled { values, ticks, start, sums }))
-        }, else Err(Error::corrupt(format!("part of a timestamp is {}", self.ptype))))
+        let (ticks, start) = (self.ticks, (sums.len() == rows.start).then_some(start));
+        with_integers!(self.values, WHAT, |integers| {
+            vectorized(AddScaled { values: &integers.values()[rows], ticks, start, sums })
+        })
     }
 
     fn value(&self, row: usize) -> Result<i128> {
-        match_integer!(
-            self.ptype,
-            |T| Ok(i128::from(self.values.as_primitive::<T>().value(row))),
-            else Err(Error::corrupt(format!("part of a timestamp is {}", self.ptype)))
-        )
+        with_integers!(self.values, WHAT, |integers| i128::from(integers.value(row)))
     }
 }
 
@@ -309,7 +307,7 @@ pub(crate) fn encode(parts: [(PType, WriteNode); 3]) -> WriteNode {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{TimestampMicrosecondArray, TimestampSecondArray};
+    use arrow::array::{AsArray as _, TimestampMicrosecondArray, TimestampSecondArray};
 
     use super::*;
     use crate::array::build::Tree;

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrowPrimitiveType, AsArray as _, GenericListArray, GenericListViewArray, OffsetSizeTrait, UInt64Array,
+    ArrowPrimitiveType, GenericListArray, GenericListViewArray, OffsetSizeTrait, PrimitiveArray, UInt64Array,
 };
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, ArrowNativeTypeOp, DataType, Field, FieldRef};
@@ -26,9 +26,9 @@ use super::offsets::ends;
 use crate::array::masking::without_hidden_items;
 use crate::array::{
     ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, decode_offsets, indices,
-    integer_type, integers_child, one_more, present,
+    integer_type, integers_child, one_more, present, with_integers,
 };
-use crate::dtype::{DType, PType, match_integer};
+use crate::dtype::{DType, PType};
 use crate::limits::{Limits, Work};
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -118,14 +118,10 @@ struct ListArray {
 impl ListArray {
     /// Offsets starting at zero, and the elements they refer to, decoded as `item`.
     fn parts<O: OffsetSizeTrait>(&self, item: &Field) -> Result<(OffsetBuffer<O>, ArrayRef)> {
-        let ptype = self.offsets.dtype().ptype()?;
         self.limits().count::<O>(self.offsets.len())?;
         let offsets = self.offsets.decode_preferred()?;
-        let (offsets, window) = match_integer!(
-            ptype,
-            |T| rebase::<T, O>(offsets.as_primitive::<T>().values(), self.elements.len())?,
-            else return Err(Error::corrupt(format!("list offsets of type {ptype}")))
-        );
+        let (offsets, window) =
+            with_integers!(offsets, "list offsets", |offsets| rebase::<_, O>(offsets, self.elements.len())?)?;
         let elements = window_of(&self.elements, window)?.decode(item.data_type())?;
         Ok((offsets, elements))
     }
@@ -154,9 +150,10 @@ pub(super) fn window_of(elements: &EncodedRef, window: Range<usize>) -> Result<E
 
 /// Checks offsets and rebases them to start at zero; also returns the window they span.
 fn rebase<T: ArrowPrimitiveType, O: OffsetSizeTrait>(
-    offsets: &ScalarBuffer<T::Native>,
+    offsets: &PrimitiveArray<T>,
     elements: usize,
 ) -> Result<(OffsetBuffer<O>, Range<usize>)> {
+    let offsets = offsets.values();
     let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else {
         return Err(Error::corrupt("a list without offsets"));
     };
@@ -260,7 +257,7 @@ pub(crate) fn encode(
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int32Array, ListArray as ArrowList};
+    use arrow::array::{AsArray as _, Int32Array, ListArray as ArrowList};
 
     use super::*;
     use crate::array::build::Tree;

@@ -15,7 +15,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, AsArray as _, GenericListViewArray, OffsetSizeTrait, UInt64Array};
+use arrow::array::{Array as _, GenericListViewArray, OffsetSizeTrait, UInt64Array};
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType as _, DataType, Field, FieldRef};
 
@@ -23,9 +23,9 @@ use super::Encoding;
 use super::list::{arrow_list, elements_len, window_of};
 use crate::array::{
     ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, integer_type,
-    integers_child, present, take_within,
+    integers_child, present, take_within, with_integers,
 };
-use crate::dtype::{DType, PType, match_integer};
+use crate::dtype::{DType, PType};
 use crate::limits::{Limits, Work};
 use crate::mask::Mask;
 use crate::row_ranges::merged;
@@ -209,12 +209,11 @@ impl Views {
 
 /// Decodes non-null integers. Negative ones become huge, so that they reach beyond any elements.
 fn decode_counts(child: &EncodedRef) -> Result<Vec<usize>> {
-    let ptype = child.dtype().ptype()?;
     child.limits().count::<usize>(child.len())?;
     let decoded = child.decode_preferred()?;
-    match_integer!(ptype, |T| {
-        Ok(decoded.as_primitive::<T>().values().iter().map(|value| value.as_usize()).collect())
-    }, else Err(Error::corrupt(format!("list offsets or sizes of type {ptype}"))))
+    with_integers!(decoded, "list offsets or sizes", |integers| {
+        integers.values().iter().map(|value| value.as_usize()).collect()
+    })
 }
 
 /// Lists given by offsets and sizes of shared elements.
@@ -376,7 +375,7 @@ pub(crate) fn encode(
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int32Array, ListArray, StringViewArray};
+    use arrow::array::{AsArray as _, Int32Array, ListArray, StringViewArray};
 
     use super::*;
     use crate::array::Decoded;

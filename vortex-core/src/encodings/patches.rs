@@ -15,13 +15,13 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{AsArray as _, BooleanBufferBuilder, UInt64Array};
+use arrow::array::{BooleanBufferBuilder, UInt64Array};
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::ArrowNativeType;
 
 use crate::array::sorted::search;
-use crate::array::{EncodedRef, Node, Pick, decode_raw, unsigned_type};
-use crate::dtype::{DType, PType, match_integer};
+use crate::array::{EncodedRef, Node, Pick, decode_raw, unsigned_type, with_integers};
+use crate::dtype::{DType, PType};
 use crate::encodings::primitive;
 use crate::kernels::rising::positions;
 use crate::kernels::{Word as _, match_word};
@@ -257,16 +257,15 @@ impl Indices {
     fn decode(&self) -> Result<Box<[usize]>> {
         let Some(child) = &self.child else { return Ok(Box::default()) };
         let decoded = child.decode_preferred()?;
-        match_integer!(child.dtype().ptype()?, |T| {
-            let indices = positions::<true, _>(decoded.as_primitive::<T>().values())
+        let indices =
+            with_integers!(decoded, "patch indices", |integers| positions::<true, _>(integers.values()))?
                 .ok_or_else(|| Error::corrupt("patch indices are not ascending"))?;
-            for index in indices.first().into_iter().chain(indices.last()) {
-                if !self.window.contains(index) {
-                    return Err(Error::corrupt(format!("patch index {index} is not in {:?}", self.window)));
-                }
+        for index in indices.first().into_iter().chain(indices.last()) {
+            if !self.window.contains(index) {
+                return Err(Error::corrupt(format!("patch index {index} is not in {:?}", self.window)));
             }
-            Ok(indices.into())
-        }, else Err(Error::corrupt("patch indices are not integers")))
+        }
+        Ok(indices.into())
     }
 }
 

@@ -21,13 +21,12 @@ use arrow::datatypes::DataType;
 use super::Encoding;
 use crate::array::sorted::search;
 use crate::array::{
-    Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Header, Node, Pick, Validity, fixed_width,
-    match_width, take_within, unsigned_type, values_of,
+    Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Header, Node, Pick, Validity, decode_offsets,
+    fixed_width, match_width, take_within, unsigned_type, values_of,
 };
-use crate::dtype::{DType, PType, match_integer};
+use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
 use crate::kernels::nulls::null_buffer;
-use crate::kernels::rising::positions;
 use crate::kernels::runs::{repeat_bits, repeat_runs};
 use crate::kernels::views::repeat_views;
 use crate::limits::Limits;
@@ -142,25 +141,18 @@ impl Runs {
     }
 
     /// The ends, which never decrease and cover all rows.
-    fn ends(&self, limits: &Limits) -> Result<&ScalarBuffer<u64>> {
-        get_or_try_init(&self.checked, || checked(&self.ends, self.covers, limits))
+    fn ends(&self) -> Result<&ScalarBuffer<u64>> {
+        get_or_try_init(&self.checked, || {
+            let ends = decode_offsets(&self.ends, "run ends", usize::MAX)?;
+            let ends: ScalarBuffer<u64> = ends.into_iter().map(|end| end as u64).collect::<Vec<_>>().into();
+            match ends.last().copied().unwrap_or(0) {
+                last if last < self.covers => {
+                    Err(Error::corrupt(format!("runs end at row {last} of {}", self.covers)))
+                }
+                _ => Ok(ends),
+            }
+        })
     }
-}
-
-/// Checks that the ends of runs do not decrease and cover `covers` rows.
-fn checked(ends: &EncodedRef, covers: u64, limits: &Limits) -> Result<ScalarBuffer<u64>> {
-    limits.count::<u64>(ends.len())?;
-    let decoded = ends.decode_preferred()?;
-    let ends: ScalarBuffer<u64> = match_integer!(ends.dtype().ptype()?, |T| {
-        let ends = positions::<false, _>(decoded.as_primitive::<T>().values());
-        let ends = ends.ok_or_else(|| Error::corrupt("run ends decrease"))?;
-        ends.into_iter().map(|end| end as u64).collect::<Vec<_>>().into()
-    }, else return Err(Error::corrupt(format!("run ends are {}", ends.dtype()))));
-    let last = ends.last().copied().unwrap_or(0);
-    if last < covers {
-        return Err(Error::corrupt(format!("runs end at row {last} of {covers}")));
-    }
-    Ok(ends)
 }
 
 #[derive(Debug)]
@@ -196,7 +188,7 @@ impl Window<'_> {
 
 impl RunEndArray {
     fn window(&self) -> Result<Window<'_>> {
-        let ends = self.runs.ends(self.limits())?;
+        let ends = self.runs.ends()?;
         let (offset, len) = (self.offset, self.len());
         let runs = if len == 0 {
             0..0
@@ -290,7 +282,7 @@ impl EncodedArray for RunEndArray {
 
     fn map_runs(&self, map: &dyn Fn(EncodedRef) -> Result<EncodedRef>) -> Result<Option<EncodedRef>> {
         // Checked before the runs are shared, so that slices of one array do it only once.
-        self.runs.ends(self.limits())?;
+        self.runs.ends()?;
         let values = map(Arc::clone(&self.runs.values))?;
         let header = Header { dtype: values.dtype().clone(), ..self.header.clone() };
         let runs = Runs {
