@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array as _, BooleanArray, make_array};
 use arrow::buffer::Buffer;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, i256};
 
 use super::Encoding;
 use super::integer_predicate::IntegerTest;
@@ -25,9 +25,9 @@ use crate::array::{
     from_unscaled, take,
 };
 use crate::dtype::arrow::ptype_of;
-use crate::dtype::{DType, DecimalType, PType};
-use crate::expr::{CompareOp, InList, Predicate};
-use crate::scalar::{Scalar, Value};
+use crate::dtype::{DType, PType};
+use crate::expr::Predicate;
+use crate::scalar::Value;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
@@ -128,7 +128,7 @@ impl EncodedArray for DecimalArray {
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
         let ptype = ptype_of(self.values.data_type());
-        let Some(test) = ptype.and_then(|ptype| integer_predicate(predicate, self.dtype(), ptype)) else {
+        let Some(test) = ptype.and_then(|ptype| integer_test(predicate, self.dtype(), ptype)) else {
             return self.matches_decoded(predicate);
         };
         test.answer(self, |predicate| {
@@ -141,107 +141,22 @@ impl EncodedArray for DecimalArray {
 
 /// Converts a predicate on `decimals` to one on their unscaled values of type `ptype`; `None` if there is no
 /// equivalent.
-pub(super) fn integer_predicate(
-    predicate: &Predicate,
-    decimals: &DType,
-    ptype: PType,
-) -> Option<IntegerTest> {
+pub(super) fn integer_test(predicate: &Predicate, decimals: &DType, ptype: PType) -> Option<IntegerTest> {
     let DType::Decimal(decimal, _) = decimals else { return None };
     if !ptype.is_signed() {
         return None;
     }
-    Integers { decimal: *decimal, dtype: DType::Primitive(ptype, true) }.test(predicate)
-}
-
-/// The integers that represent the decimals of a type.
-struct Integers {
-    decimal: DecimalType,
-    dtype: DType,
-}
-
-/// The position of a constant relative to the range of integers of some width.
-enum Place {
-    Null,
-    Below,
-    Within(Scalar),
-    Above,
-}
-
-impl Integers {
-    /// Converts a predicate; `None` if there is no equivalent.
-    fn test(&self, predicate: &Predicate) -> Option<IntegerTest> {
-        Some(match predicate {
-            _ if predicate.is_null_test() => IntegerTest::Predicate(predicate.clone()),
-            Predicate::Compare(op, constant) => match self.place(constant)? {
-                Place::Null => IntegerTest::Predicate(Predicate::Compare(*op, Scalar::null(&self.dtype))),
-                Place::Within(constant) => IntegerTest::Predicate(Predicate::Compare(*op, constant)),
-                Place::Below => {
-                    IntegerTest::Uniform(matches!(op, CompareOp::NotEq | CompareOp::Gt | CompareOp::GtEq))
-                }
-                Place::Above => {
-                    IntegerTest::Uniform(matches!(op, CompareOp::NotEq | CompareOp::Lt | CompareOp::LtEq))
-                }
-            },
-            Predicate::Between(low, high) => self.between(self.place(low)?, self.place(high)?)?,
-            Predicate::In(list) => self.member(list)?,
-            _ => return None,
-        })
-    }
-
-    fn between(&self, low: Place, high: Place) -> Option<IntegerTest> {
-        let null = || Scalar::null(&self.dtype);
-        let (low, high) = match (low, high) {
-            (Place::Above, _) | (_, Place::Below) => return Some(IntegerTest::Uniform(false)),
-            (Place::Below, Place::Above) => return Some(IntegerTest::Uniform(true)),
-            (Place::Within(low), Place::Above) => {
-                return Some(IntegerTest::Predicate(Predicate::Compare(CompareOp::GtEq, low)));
-            }
-            (Place::Below, Place::Within(high)) => {
-                return Some(IntegerTest::Predicate(Predicate::Compare(CompareOp::LtEq, high)));
-            }
-            (Place::Within(low), Place::Within(high)) => (low, high),
-            (Place::Within(low), Place::Null) => (low, null()),
-            (Place::Null, Place::Within(high)) => (null(), high),
-            (Place::Null | Place::Below, Place::Null) | (Place::Null, Place::Above) => (null(), null()),
-        };
-        Some(IntegerTest::Predicate(Predicate::Between(low, high)))
-    }
-
-    fn member(&self, list: &InList) -> Option<IntegerTest> {
-        let mut constants = Vec::with_capacity(list.values().len() + 1);
-        for constant in list.values() {
-            // Constants out of range match no value.
-            if let Place::Within(constant) = self.place(constant)? {
-                constants.push(constant);
-            }
-        }
-        if constants.is_empty() && !list.values().is_empty() && !list.has_null() {
-            return Some(IntegerTest::Uniform(list.negated()));
-        }
-        if list.has_null() {
-            constants.push(Scalar::null(&self.dtype));
-        }
-        Some(IntegerTest::Predicate(Predicate::In(Arc::new(
-            InList::new(constants).with_negated(list.negated()),
-        ))))
-    }
-
-    /// The position of a constant; `None` if it is of another type.
-    fn place(&self, constant: &Scalar) -> Option<Place> {
+    // Below and above all integers that are stored.
+    let beyond = i256::from_i128(1 << 64);
+    IntegerTest::of(predicate, &DType::Primitive(ptype, true), |constant| {
         match (constant.dtype(), constant.value()) {
-            (DType::Decimal(decimal, _), _) if *decimal != self.decimal => None,
-            (DType::Decimal(..), Value::Null) => Some(Place::Null),
-            (DType::Decimal(..), Value::Decimal(unscaled)) => {
-                let within = unscaled.to_i128().and_then(|value| Scalar::integer(&self.dtype, value));
-                Some(match within {
-                    Some(constant) => Place::Within(constant),
-                    None if unscaled.is_negative() => Place::Below,
-                    None => Place::Above,
-                })
+            (DType::Decimal(of, _), Value::Decimal(unscaled)) if of == decimal => {
+                let unscaled = (*unscaled).clamp(-beyond, beyond).to_i128()?;
+                Some(unscaled..unscaled + 1)
             }
             _ => None,
         }
-    }
+    })
 }
 
 /// A node of unscaled values with `1 << values_type` bytes each.
@@ -253,11 +168,14 @@ pub(crate) fn encode(values_type: i32, values: Buffer) -> WriteNode {
 #[cfg(test)]
 mod tests {
     use arrow::array::{AsArray as _, Decimal128Array, Decimal256Array};
-    use arrow::datatypes::{Decimal128Type, Decimal256Type, i256};
+    use arrow::datatypes::{Decimal128Type, Decimal256Type};
 
     use super::*;
     use crate::array::build::Tree;
+    use crate::dtype::DecimalType;
     use crate::encodings::conformance;
+    use crate::expr::{CompareOp, InList};
+    use crate::scalar::Scalar;
 
     fn decimal(precision: u8, scale: i8, nullable: bool) -> DType {
         DType::Decimal(DecimalType::try_new(precision, scale).unwrap(), nullable)

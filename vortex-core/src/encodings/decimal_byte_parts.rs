@@ -15,7 +15,7 @@ use arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray, Decimal128A
 use arrow::datatypes::{DataType, Int64Type, UInt64Type, i256};
 
 use super::Encoding;
-use super::decimal::integer_predicate;
+use super::decimal::integer_test;
 use crate::array::{
     Aggregate, EncodedArray, EncodedRef, Header, Node, Pick, Validity, from_unscaled, has_digits_of, present,
     unsigned_type,
@@ -214,7 +214,7 @@ impl EncodedArray for DecimalBytePartsArray {
         if predicate.is_null_test() {
             return self.first.matches(predicate);
         }
-        match integer_predicate(predicate, self.dtype(), self.first_ptype) {
+        match integer_test(predicate, self.dtype(), self.first_ptype) {
             Some(test) if self.lower.is_empty() => {
                 test.answer(self, |predicate| self.first.matches(predicate))
             }

@@ -23,6 +23,7 @@ use arrow::datatypes::{ArrowNativeType as _, DataType, i256};
 use super::Encoding;
 use super::bit_packed::BitPackedArray;
 use super::block_rows::BlockRows;
+use super::integer_predicate::IntegerTest;
 use crate::array::intervals::tests_of;
 use crate::array::{
     Aggregate, ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, array_of_raw, decode_raw,
@@ -307,10 +308,9 @@ impl EncodedArray for ForArray {
         }
         if let Some(interval) = Interval::of(predicate, self.ptype).filter(|interval| !interval.is_empty())
             && let Some(shifted) = self.shifted(interval)
-            && let Some((predicate, negate)) = shifted.to_predicate(self.encoded.dtype().ptype()?)
+            && let Some(test) = IntegerTest::within(shifted, self.encoded.dtype())
         {
-            let outcome = self.encoded.matches(&predicate)?;
-            return if negate { Ok(arrow::compute::not(&outcome)?) } else { Ok(outcome) };
+            return test.answer(self, |predicate| self.encoded.matches(predicate));
         }
         self.matches_decoded(predicate)
     }

@@ -1,12 +1,13 @@
 //! Comparisons of integers as intervals, which encodings of integers can evaluate.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::BooleanArray;
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 
 use super::{CompareOp, InList, Predicate};
-use crate::dtype::{DType, PType};
+use crate::dtype::PType;
 use crate::scalar::Scalar;
 
 /// The integers that a predicate accepts: those in `low..=high`, or all others.
@@ -23,23 +24,37 @@ impl Interval {
     /// The interval of a comparison of values of an integer type with non-null constants; `None` for all
     /// other predicates.
     pub(crate) fn of(predicate: &Predicate, ptype: PType) -> Option<Self> {
+        Self::of_represented(predicate, ptype, |constant| {
+            let constant = constant.as_i128()?;
+            Some(constant..constant + 1)
+        })
+    }
+
+    /// As [`of`](Self::of), for values that integers represent, preserving their order. `equal_to` returns the integers
+    /// of the values that equal a constant; an empty range begins with the first integer of a larger value. They may
+    /// exceed the type.
+    pub(crate) fn of_represented(
+        predicate: &Predicate,
+        ptype: PType,
+        equal_to: impl Fn(&Scalar) -> Option<Range<i128>>,
+    ) -> Option<Self> {
         let (min, max) = ptype.integer_range()?;
-        let (low, high) = match predicate {
+        let accepted = match predicate {
             Predicate::Compare(op, constant) => {
-                let constant = constant.as_i128()?;
+                let equal = equal_to(constant)?;
                 match op {
-                    CompareOp::Eq | CompareOp::NotEq => (constant, constant),
-                    CompareOp::Lt => (min, constant - 1),
-                    CompareOp::LtEq => (min, constant),
-                    CompareOp::Gt => (constant + 1, max),
-                    CompareOp::GtEq => (constant, max),
+                    CompareOp::Eq | CompareOp::NotEq => equal,
+                    CompareOp::Lt => min..equal.start,
+                    CompareOp::LtEq => min..equal.end,
+                    CompareOp::Gt => equal.end..max + 1,
+                    CompareOp::GtEq => equal.start..max + 1,
                 }
             }
-            Predicate::Between(low, high) => (low.as_i128()?, high.as_i128()?),
+            Predicate::Between(low, high) => equal_to(low)?.start..equal_to(high)?.end,
             _ => return None,
         };
         let outside = matches!(predicate, Predicate::Compare(CompareOp::NotEq, _));
-        Some(Self { low: low.max(min), high: high.min(max), outside })
+        Some(Self { low: accepted.start.max(min), high: (accepted.end - 1).min(max), outside })
     }
 
     /// Whether no value or, with `outside`, every non-null value is accepted.
@@ -51,16 +66,6 @@ impl Interval {
     #[cfg(test)]
     fn contains(self, value: i128) -> bool {
         (self.low <= value && value <= self.high) != self.outside
-    }
-
-    /// A predicate that tests for the interval itself, and whether its outcome must be negated.
-    pub(crate) fn to_predicate(self, ptype: PType) -> Option<(Predicate, bool)> {
-        let constant = |value: i128| Scalar::integer(&DType::Primitive(ptype, false), value);
-        if self.low == self.high {
-            let op = if self.outside { CompareOp::NotEq } else { CompareOp::Eq };
-            return Some((Predicate::Compare(op, constant(self.low)?), false));
-        }
-        Some((Predicate::Between(constant(self.low)?, constant(self.high)?), self.outside))
     }
 }
 
@@ -104,6 +109,7 @@ impl Intervals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dtype::DType;
     use crate::scalar::Value;
 
     fn i8(value: i64) -> Scalar {

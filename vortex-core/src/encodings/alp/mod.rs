@@ -17,7 +17,6 @@ mod encode;
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrowPrimitiveType, BooleanArray, PrimitiveArray};
@@ -32,7 +31,7 @@ use crate::array::{
     present,
 };
 use crate::dtype::{DType, PType};
-use crate::expr::{CompareOp, InList, Intervals, Predicate};
+use crate::expr::{Intervals, Predicate};
 use crate::kernels::simd::{Vectorized, vectorized};
 use crate::scalar::{Scalar, Value};
 use crate::{Error, Result};
@@ -271,78 +270,17 @@ impl<F: Float> AlpArray<F> {
         self.first(|value| value.order(constant).is_gt())
     }
 
-    fn integer(&self, integer: i128) -> Option<Scalar> {
-        Scalar::integer(self.encoded.dtype(), integer)
-    }
-
-    /// A test whether the integers lie in a range; `None` if it cannot be expressed.
-    fn within(&self, range: Range<i128>) -> Option<IntegerTest> {
-        let (first, end) = (i128::from(*F::INTEGERS.start()), i128::from(*F::INTEGERS.end()) + 1);
-        if range.is_empty() {
-            return Some(IntegerTest::Uniform(false));
-        }
-        let (low, high) = (self.integer(range.start)?, self.integer(range.end - 1)?);
-        Some(match (range.start == first, range.end == end) {
-            (true, true) => IntegerTest::Uniform(true),
-            (true, false) => IntegerTest::Predicate(Predicate::Compare(CompareOp::LtEq, high)),
-            (false, true) => IntegerTest::Predicate(Predicate::Compare(CompareOp::GtEq, low)),
-            (false, false) if low == high => IntegerTest::Predicate(Predicate::Compare(CompareOp::Eq, low)),
-            (false, false) => IntegerTest::Predicate(Predicate::Between(low, high)),
-        })
-    }
-
-    /// The predicate on the integers that is equivalent to `predicate`; `None` if only the values can tell.
-    fn integer_predicate(&self, predicate: &Predicate) -> Option<IntegerTest> {
-        let (first, end) = (i128::from(*F::INTEGERS.start()), i128::from(*F::INTEGERS.end()) + 1);
+    /// The test of the integers that is equivalent to `predicate`; `None` if only the values can tell.
+    fn integer_test(&self, predicate: &Predicate) -> Option<IntegerTest> {
         match predicate {
-            _ if predicate.is_null_test() => Some(IntegerTest::Predicate(predicate.clone())),
-            Predicate::Compare(op, constant) => {
+            // Integers are decoded for a longer list, too, and what looks floats up is kept from chunk to chunk.
+            Predicate::In(list) if list.values().len() > Intervals::MOST => None,
+            _ => IntegerTest::of(predicate, self.encoded.dtype(), |constant| {
                 let constant = F::of(constant)?;
-                match op {
-                    CompareOp::Lt => self.within(first..self.not_below(constant)),
-                    CompareOp::LtEq => self.within(first..self.above(constant)),
-                    CompareOp::Gt => self.within(self.above(constant)..end),
-                    CompareOp::GtEq => self.within(self.not_below(constant)..end),
-                    CompareOp::Eq => self.within(self.not_below(constant)..self.above(constant)),
-                    CompareOp::NotEq => match self.within(self.not_below(constant)..self.above(constant))? {
-                        IntegerTest::Uniform(outcome) => Some(IntegerTest::Uniform(!outcome)),
-                        IntegerTest::Predicate(Predicate::Compare(op, integer)) => {
-                            Some(IntegerTest::Predicate(Predicate::Compare(op.negate(), integer)))
-                        }
-                        IntegerTest::Predicate(_) => None,
-                    },
-                }
-            }
-            Predicate::Between(low, high) => {
-                self.within(self.not_below(F::of(low)?)..self.above(F::of(high)?))
-            }
-            Predicate::In(list) => self.membership(list),
-            _ => None,
-        }
-    }
-
-    fn membership(&self, list: &InList) -> Option<IntegerTest> {
-        // Integers are decoded for a longer list, too, and what looks floats up is kept from chunk to chunk.
-        if list.has_null() || list.values().is_empty() || list.values().len() > Intervals::MOST {
-            return None;
-        }
-        let mut integers = Vec::with_capacity(list.values().len());
-        for constant in list.values() {
-            let constant = F::of(constant)?;
-            let (start, end) = (self.not_below(constant), self.above(constant));
-            match end - start {
-                0 => {}
-                1 => integers.push(self.integer(start)?),
                 // Far from zero, several integers have the same value.
-                _ => return None,
-            }
+                Some(self.not_below(constant)..self.above(constant))
+            }),
         }
-        if integers.is_empty() {
-            return Some(IntegerTest::Uniform(list.negated()));
-        }
-        Some(IntegerTest::Predicate(Predicate::In(Arc::new(
-            InList::new(integers).with_negated(list.negated()),
-        ))))
     }
 
     /// Replaces the outcome of patched rows with that of their patches. Null rows stay null.
@@ -413,7 +351,7 @@ impl<F: Float> EncodedArray for AlpArray<F> {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        let Some(test) = self.integer_predicate(predicate) else { return self.matches_decoded(predicate) };
+        let Some(test) = self.integer_test(predicate) else { return self.matches_decoded(predicate) };
         let outcome = test.answer(self, |predicate| self.encoded.matches(predicate))?;
         if predicate.is_null_test() { Ok(outcome) } else { self.correct(outcome, predicate) }
     }

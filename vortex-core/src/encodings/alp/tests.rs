@@ -3,6 +3,7 @@ use arrow::array::{AsArray as _, Float32Array, Float64Array};
 use super::*;
 use crate::array::build::Tree;
 use crate::encodings::conformance;
+use crate::expr::{CompareOp, InList};
 use crate::limits::Limits;
 
 const F64: DType = DType::Primitive(PType::F64, false);
