@@ -1,19 +1,16 @@
 //! What is kept of a file while it is open, to read other rows without fetching the same bytes again: nodes that are
 //! loaded as a whole, since they are small, or tell where individual rows are.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array as _, MutableArrayData, make_array};
 use arrow::buffer::{Buffer, NullBuffer};
 
 use super::parts::{Buffers, Context, Taken};
-use super::pieces::Pieces;
-use super::rows::all;
+use super::rows::{TreeRows, all};
 use super::{ArrayRef, Decoded, EncodedRef, Node};
 use crate::Result;
-use crate::budget::Reservation;
-use crate::dtype::DType;
+use crate::budget::{Budget, Reservation};
 use crate::wire::RawNode;
 
 /// Maximum number of bytes of a single array.
@@ -45,10 +42,23 @@ enum What {
     Buffers(Taken),
 }
 
+/// What to keep of a node.
+#[derive(Clone, Copy)]
+enum Keep {
+    Nothing,
+    /// The buffers of the node and its descendants.
+    AsStored,
+    /// Integers that take so many bytes. They are probably not encoded if as many bytes are stored.
+    Decoded {
+        byte_len: usize,
+        are_encoded: bool,
+    },
+}
+
 impl Node<'_> {
     /// Creates the array of all rows from pieces, unless it is kept, and keeps it if it is small.
     pub(super) fn load_from_pieces(&self) -> Result<EncodedRef> {
-        let Buffers::Pieces { pieces, start, places, kept, .. } = self.context.buffers else {
+        let Buffers::Pieces(tree) = self.context.buffers else {
             return self.load();
         };
         match self.raw.kept.get().map(|kept| &kept.what) {
@@ -58,32 +68,45 @@ impl Node<'_> {
             Some(What::Buffers(taken)) => return self.load_taken(taken),
             _ => {}
         }
-        let stored = self.byte_len(self.raw, usize::MAX);
-        let integers = match self.dtype {
-            DType::Primitive(ptype, _) => Some(self.len.saturating_mul(ptype.byte_width())),
-            _ => None,
-        };
-        let most = MAX_BYTES.min(stored.saturating_mul(MAX_EXPANSION));
-        let decoded = integers.filter(|bytes| *bytes <= most);
-        let to_keep = decoded.or((stored < SMALL).then_some(stored)).filter(|_| kept.is_some());
+        let keep = if tree.kept.is_some() { self.what_to_keep() } else { Keep::Nothing };
         // Rows that are handed out may share buffers, and should not keep whole pieces in memory; neither should what is
-        // kept. Integers that take as many bytes as are stored are probably not encoded.
-        let are_copied = self.depth == 0 || integers.is_none() || to_keep == Some(stored);
+        // kept.
+        let are_copied = match keep {
+            Keep::AsStored | Keep::Decoded { are_encoded: false, .. } => true,
+            _ => self.depth == 0 || self.dtype.as_ptype().is_none(),
+        };
         let mut taken = Taken::new();
-        self.take_buffers(self.raw, (pieces, start, places), are_copied, &mut taken)?;
+        self.take_buffers(self.raw, tree, are_copied, &mut taken)?;
         let array = self.load_taken(&taken)?;
-        let own_bytes: usize = match (to_keep, decoded) {
-            (None, _) => return Ok(array),
-            (_, Some(bytes)) => bytes + self.len / 8,
-            (_, None) => taken.values().map(|bytes| bytes.len() + BUFFER_OVERHEAD).sum(),
+        match tree.kept {
+            Some(budget) => self.keep(keep, budget, array, taken),
+            None => Ok(array),
+        }
+    }
+
+    fn what_to_keep(&self) -> Keep {
+        let stored = self.byte_len(self.raw, usize::MAX);
+        let most = MAX_BYTES.min(stored.saturating_mul(MAX_EXPANSION));
+        match self.dtype.as_ptype().map(|ptype| self.len.saturating_mul(ptype.byte_width())) {
+            Some(byte_len) if byte_len <= most => Keep::Decoded { byte_len, are_encoded: byte_len != stored },
+            _ if stored < SMALL => Keep::AsStored,
+            _ => Keep::Nothing,
+        }
+    }
+
+    /// Keeps an array that was loaded from buffers, if there is memory for it, and returns what is kept.
+    fn keep(&self, keep: Keep, budget: &Arc<Budget>, array: EncodedRef, taken: Taken) -> Result<EncodedRef> {
+        let own_bytes = match keep {
+            Keep::Nothing => return Ok(array),
+            Keep::AsStored => taken.values().map(|bytes| bytes.len() + BUFFER_OVERHEAD).sum(),
+            Keep::Decoded { byte_len, .. } => byte_len + self.len / 8,
         };
         let bytes = own_bytes + OVERHEAD;
-        let memory = kept.and_then(|kept| kept.take(bytes as u64));
-        let Some(memory) = memory else { return Ok(array) };
-        let (what, array) = if decoded.is_some() {
+        let Some(memory) = budget.take(bytes as u64) else { return Ok(array) };
+        let (what, array) = if let Keep::Decoded { are_encoded, .. } = keep {
             let integers = array.decode_preferred()?;
             let is_larger = integers.get_array_memory_size() > bytes;
-            let is_shared = to_keep != Some(stored) && shares(&integers, &taken);
+            let is_shared = are_encoded && shares(&integers, &taken);
             let integers = if is_larger || is_shared { copied(&integers)? } else { integers };
             let integers = Decoded::new(self.dtype.clone(), integers, self.limits());
             let array: EncodedRef = Arc::new(integers);
@@ -119,27 +142,23 @@ impl Node<'_> {
     fn take_buffers(
         &self,
         raw: &RawNode,
-        (pieces, start, places): (&Pieces, u64, &[Range<usize>]),
+        tree: &TreeRows<'_>,
         are_copied: bool,
         taken: &mut Taken,
     ) -> Result<()> {
         let own = all(raw.buffers.iter().map(|at| {
-            let Some(place) = places.get(usize::from(*at)).filter(|_| !taken.contains_key(at)) else {
+            let Some(place) = tree.place(*at).filter(|_| !taken.contains_key(at)) else {
                 return Ok(());
             };
-            self.limits().count_bytes(place.len() as u64)?;
-            let range = start + place.start as u64..start + place.end as u64;
+            self.limits().count_bytes(place.end - place.start)?;
             let bytes = match are_copied {
-                true => pieces.with(range, |bytes| Buffer::from(bytes))?,
-                false => pieces.get(range)?,
+                true => tree.pieces.with(place, |bytes| Buffer::from(bytes))?,
+                false => tree.pieces.get(place)?,
             };
             taken.insert(*at, bytes);
             Ok(())
         }));
-        let children = raw
-            .children
-            .iter()
-            .map(|child| self.take_buffers(child, (pieces, start, places), are_copied, taken));
+        let children = raw.children.iter().map(|child| self.take_buffers(child, tree, are_copied, taken));
         all([own, all(children)].into_iter())
     }
 }
@@ -168,7 +187,7 @@ mod tests {
 
     use super::*;
     use crate::array::build::Tree;
-    use crate::dtype::PType;
+    use crate::dtype::{DType, PType};
 
     /// Runs whose ends are values of a dictionary, with these codes.
     fn runs(codes: &[u8]) -> Tree {

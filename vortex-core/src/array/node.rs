@@ -52,7 +52,7 @@ impl<'a> Node<'a> {
     /// Creates the array of all rows.
     pub(super) fn load(&self) -> Result<EncodedRef> {
         match (self.wrapped, self.context.buffers) {
-            (None, Buffers::Pieces { .. }) => self.load_from_pieces(),
+            (None, Buffers::Pieces(_)) => self.load_from_pieces(),
             _ => self.load_as(self.encoding_id()?),
         }
     }

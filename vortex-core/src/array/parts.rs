@@ -7,12 +7,10 @@ use std::sync::Arc;
 
 use arrow::buffer::Buffer;
 
-use super::loaded::LoadedRows;
-use super::pieces::Pieces;
+use super::rows::TreeRows;
 use super::{EncodedRef, Node};
 use crate::Registry;
 use crate::Result;
-use crate::budget::Budget;
 use crate::dtype::DType;
 use crate::limits::{Limits, Work};
 use crate::wire::{ArrayTree, RawNode};
@@ -100,16 +98,8 @@ pub(super) enum Buffers<'a> {
     Whole(&'a [Buffer]),
     /// Those of the nodes to load are available.
     Taken(&'a Taken),
-    /// In a file of which some pieces are available; the places are relative to the start of the segment, `start`, which
-    /// has the number `segment` in the file.
-    Pieces {
-        pieces: &'a Pieces,
-        start: u64,
-        places: &'a [Range<usize>],
-        kept: Option<&'a Arc<Budget>>,
-        segment: u32,
-        loaded: Option<&'a LoadedRows>,
-    },
+    /// In a file of which some pieces are available.
+    Pieces(&'a TreeRows<'a>),
 }
 
 impl Buffers<'_> {
@@ -121,11 +111,7 @@ impl Buffers<'_> {
         Ok(match self {
             Self::Whole(buffers) => buffers.get(usize::from(at)).cloned(),
             Self::Taken(taken) => taken.get(&at).cloned(),
-            Self::Pieces { pieces, start, places, .. } => {
-                let place = places.get(usize::from(at));
-                let place = place.map(|place| start + place.start as u64..start + place.end as u64);
-                place.map(|place| pieces.get(place)).transpose()?
-            }
+            Self::Pieces(rows) => rows.place(at).map(|place| rows.pieces.get(place)).transpose()?,
         })
     }
 
@@ -134,7 +120,7 @@ impl Buffers<'_> {
         match self {
             Self::Whole(buffers) => buffers.len(),
             Self::Taken(taken) => taken.len(),
-            Self::Pieces { places, .. } => places.len(),
+            Self::Pieces(rows) => rows.tree.buffers.len(),
         }
     }
 
@@ -143,7 +129,7 @@ impl Buffers<'_> {
         match self {
             Self::Whole(buffers) => buffers.get(usize::from(at)).map(Buffer::len),
             Self::Taken(taken) => taken.get(&at).map(Buffer::len),
-            Self::Pieces { places, .. } => places.get(usize::from(at)).map(Range::len),
+            Self::Pieces(rows) => rows.tree.buffers.get(usize::from(at)).map(Range::len),
         }
     }
 }

@@ -64,14 +64,21 @@ impl TreeRows<'_> {
     /// # Errors
     /// If pieces are missing, in which case they have been requested, or the array is broken.
     pub(crate) fn load(&self, dtype: &DType, len: usize, rows: &[usize]) -> Result<EncodedRef> {
-        let (pieces, start, places) = (self.pieces, self.start, &self.tree.buffers);
-        let (kept, loaded, segment) = (self.kept, self.loaded, self.segment);
-        let buffers = Buffers::Pieces { pieces, start, places, kept, segment, loaded };
-        let nodes_left = Cell::new(self.limits.max_nodes);
-        let context =
-            Context { buffers, ids: self.ids, registry: self.registry, limits: self.limits, nodes_left };
+        let context = Context {
+            buffers: Buffers::Pieces(self),
+            ids: self.ids,
+            registry: self.registry,
+            limits: self.limits,
+            nodes_left: Cell::new(self.limits.max_nodes),
+        };
         let _work = Work::begin();
         Node::root(&self.tree.root, dtype, len, &context).load_rows_once(rows)
+    }
+
+    /// The place in the file of the buffer at a position of the tree; `None` if there is none.
+    pub(super) fn place(&self, at: u16) -> Option<Range<u64>> {
+        let place = self.tree.buffers.get(usize::from(at))?;
+        Some(self.start + place.start as u64..self.start + place.end as u64)
     }
 }
 
@@ -79,8 +86,8 @@ impl<'a> Node<'a> {
     /// Creates an array of some rows, which must be ascending, unless an earlier attempt has.
     fn load_rows_once(&self, rows: &[usize]) -> Result<EncodedRef> {
         match self.context.buffers {
-            Buffers::Pieces { loaded: Some(loaded), segment, .. } => {
-                let place = Place { segment, node: self.raw.number };
+            Buffers::Pieces(TreeRows { loaded: Some(loaded), segment, .. }) => {
+                let place = Place { segment: *segment, node: self.raw.number };
                 loaded.get_or_load(place, self.dtype, self.len, rows, self.limits(), || self.load_rows(rows))
             }
             _ => self.load_rows(rows),
@@ -227,13 +234,13 @@ impl<'a> Node<'a> {
         if range.start > range.end || range.end > byte_len {
             return Err(Error::corrupt(format!("bytes {range:?} of {byte_len}")));
         }
-        match (self.wrapped, self.context.buffers) {
-            (None, Buffers::Pieces { pieces, start, places, .. }) => {
-                let place = start + places[usize::from(self.raw.buffers[at])].start as u64;
-                pieces.with(place + range.start as u64..place + range.end as u64, look)
-            }
-            _ => Ok(look(&self.buffer(at)?[range])),
+        if self.wrapped.is_none()
+            && let Buffers::Pieces(tree) = self.context.buffers
+            && let Some(place) = tree.place(self.raw.buffers[at])
+        {
+            return tree.pieces.with(place.start + range.start as u64..place.start + range.end as u64, look);
         }
+        Ok(look(&self.buffer(at)?[range]))
     }
 
     /// Concatenates some byte ranges of buffer `at`.
