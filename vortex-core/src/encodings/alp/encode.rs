@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::{Float as _, ID, Metadata, ROWS_AT_A_TIME};
+use super::float::{Float as _, ROWS_AT_A_TIME};
+use super::{ID, Metadata};
 use crate::encodings::patches::EncodedPatches;
 use crate::kernels::Word;
 use crate::kernels::simd::{Vectorized, vectorized};

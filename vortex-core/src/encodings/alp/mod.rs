@@ -14,15 +14,15 @@
 //! integers evaluates it, and patched rows are corrected afterwards.
 
 mod encode;
+mod float;
 
-use std::cmp::Ordering;
-use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{ArrowPrimitiveType, BooleanArray, PrimitiveArray};
+use arrow::array::{BooleanArray, PrimitiveArray};
 use arrow::buffer::{Buffer, ScalarBuffer};
-use arrow::datatypes::{ArrowNativeType, DataType, Float32Type, Float64Type};
+use arrow::datatypes::DataType;
 
+use self::float::{Decimals, Float, Scale};
 use super::Encoding;
 use super::integer_predicate::IntegerTest;
 use super::patches::{Patches, PatchesMessage};
@@ -32,8 +32,8 @@ use crate::array::{
 };
 use crate::dtype::{DType, PType};
 use crate::expr::{Intervals, Predicate};
-use crate::kernels::simd::{Vectorized, vectorized};
-use crate::scalar::{Scalar, Value};
+use crate::kernels::simd::vectorized;
+use crate::scalar::Value;
 use crate::{Error, Result};
 
 pub(crate) use encode::{Exponents, ToInteger, encode, find_exponents, to_integers};
@@ -43,9 +43,6 @@ pub(crate) use encode::{Exponents, ToInteger, encode, find_exponents, to_integer
 pub(in crate::encodings) struct Alp;
 
 const ID: &str = "vortex.alp";
-
-/// Number of integers converted at a time.
-const ROWS_AT_A_TIME: usize = 1024;
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct Metadata {
@@ -93,146 +90,6 @@ fn load<F: Float>(node: &Node<'_>) -> Result<EncodedRef> {
         patches: patches.transpose()?,
         encoded: encoded?,
     }))
-}
-
-/// A float type that decimals can be decoded to.
-trait Float: ArrowNativeType + fmt::Debug {
-    type Arrow: ArrowPrimitiveType<Native = Self>;
-    /// The integer type of the same width.
-    type Integer: ArrowNativeType;
-    const INTEGER: PType;
-    /// 10^k, correctly rounded.
-    const POWERS: &'static [Self];
-    /// 10^-k, correctly rounded.
-    const FRACTIONS: &'static [Self];
-    const INTEGERS: std::ops::RangeInclusive<i64>;
-
-    /// The value of one of the [`Self::INTEGERS`].
-    fn decode(integer: i64, scale: Scale<Self>) -> Self;
-
-    /// Replaces integers with the bits of their values.
-    fn decode_block(integers: &mut [Self::Integer], scale: Scale<Self>);
-
-    fn of(constant: &Scalar) -> Option<Self>;
-
-    fn into_value(self) -> Value;
-
-    /// Total order.
-    fn order(self, other: Self) -> Ordering;
-}
-
-/// The factors applied to an integer.
-#[derive(Debug, Clone, Copy)]
-struct Scale<F> {
-    up: F,
-    down: F,
-}
-
-impl Float for f32 {
-    type Arrow = Float32Type;
-    type Integer = i32;
-    const INTEGER: PType = PType::I32;
-    const POWERS: &'static [f32] = &[1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
-    const FRACTIONS: &'static [f32] = &[1e0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10];
-    const INTEGERS: std::ops::RangeInclusive<i64> = i32::MIN as i64..=i32::MAX as i64;
-
-    fn decode(integer: i64, scale: Scale<f32>) -> f32 {
-        integer as i32 as f32 * scale.up * scale.down
-    }
-
-    #[inline(always)]
-    fn decode_block(integers: &mut [i32], scale: Scale<f32>) {
-        for integer in integers {
-            let value = *integer as f32 * scale.up * scale.down;
-            *integer = value.to_bits() as i32;
-        }
-    }
-
-    fn of(constant: &Scalar) -> Option<f32> {
-        match constant.value() {
-            Value::F32(value) => Some(*value),
-            _ => None,
-        }
-    }
-
-    fn into_value(self) -> Value {
-        Value::F32(self)
-    }
-
-    fn order(self, other: f32) -> Ordering {
-        self.total_cmp(&other)
-    }
-}
-
-impl Float for f64 {
-    type Arrow = Float64Type;
-    type Integer = i64;
-    const INTEGER: PType = PType::I64;
-    const POWERS: &'static [f64] = &[
-        1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17,
-        1e18, 1e19, 1e20, 1e21, 1e22, 1e23,
-    ];
-    const FRACTIONS: &'static [f64] = &[
-        1e0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12, 1e-13, 1e-14, 1e-15,
-        1e-16, 1e-17, 1e-18, 1e-19, 1e-20, 1e-21, 1e-22, 1e-23,
-    ];
-    const INTEGERS: std::ops::RangeInclusive<i64> = i64::MIN..=i64::MAX;
-
-    fn decode(integer: i64, scale: Scale<f64>) -> f64 {
-        integer as f64 * scale.up * scale.down
-    }
-
-    /// Few machines can convert vectors of 64-bit integers. Integers within 2^51 of zero need no
-    /// conversion: added to the bits of 1.5 * 2^52, they become its lowest digits.
-    #[inline(always)]
-    fn decode_block(integers: &mut [i64], scale: Scale<f64>) {
-        const MAGIC: f64 = 1.5 * (1u64 << 52) as f64;
-        const HALF: i64 = 1 << 51;
-        let magic_bits = MAGIC.to_bits() as i64;
-        let beyond = integers.iter().fold(0, |bits, integer| bits | integer.wrapping_add(HALF));
-        if beyond as u64 >> 52 == 0 {
-            for integer in integers {
-                let value = f64::from_bits(integer.wrapping_add(magic_bits) as u64) - MAGIC;
-                *integer = (value * scale.up * scale.down).to_bits() as i64;
-            }
-        } else {
-            for integer in integers {
-                *integer = f64::decode(*integer, scale).to_bits() as i64;
-            }
-        }
-    }
-
-    fn of(constant: &Scalar) -> Option<f64> {
-        match constant.value() {
-            Value::F64(value) => Some(*value),
-            _ => None,
-        }
-    }
-
-    fn into_value(self) -> Value {
-        Value::F64(self)
-    }
-
-    fn order(self, other: f64) -> Ordering {
-        self.total_cmp(&other)
-    }
-}
-
-/// Replaces integers with the bits of their values.
-struct Decimals<'a, F: Float> {
-    integers: &'a mut [F::Integer],
-    scale: Scale<F>,
-}
-
-impl<F: Float> Vectorized for Decimals<'_, F> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        for block in self.integers.chunks_mut(ROWS_AT_A_TIME) {
-            F::decode_block(block, self.scale);
-        }
-    }
 }
 
 #[derive(Debug)]

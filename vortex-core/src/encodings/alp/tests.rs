@@ -1,10 +1,12 @@
 use arrow::array::{AsArray as _, Float32Array, Float64Array};
+use arrow::datatypes::{Float32Type, Float64Type};
 
 use super::*;
 use crate::array::build::Tree;
 use crate::encodings::conformance;
 use crate::expr::{CompareOp, InList};
 use crate::limits::Limits;
+use crate::scalar::Scalar;
 
 const F64: DType = DType::Primitive(PType::F64, false);
 
