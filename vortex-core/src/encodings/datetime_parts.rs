@@ -26,7 +26,7 @@ use crate::array::{
 };
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, Meaning, PType};
-use crate::kernels::simd::{Vectorized, vectorized};
+use crate::kernels::scaled::add_scaled;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
@@ -186,7 +186,7 @@ impl Part {
     fn add(&self, rows: Range<usize>, start: i64, sums: &mut Vec<i64>) -> Result<u64> {
         let (ticks, start) = (self.ticks, (sums.len() == rows.start).then_some(start));
         with_integers!(self.values, WHAT, |integers| {
-            vectorized(AddScaled { values: &integers.values()[rows], ticks, start, sums })
+            add_scaled(&integers.values()[rows], ticks, start, sums)
         })
     }
 
@@ -194,77 +194,6 @@ impl Part {
         with_integers!(self.values, WHAT, |integers| i128::from(integers.value(row)))
     }
 }
-
-/// Adds values times `ticks` to the last `sums`, or appends them, added to `start`; wraps. Returns the bitwise OR of all
-/// magnitudes.
-struct AddScaled<'a, N> {
-    values: &'a [N],
-    ticks: i64,
-    start: Option<i64>,
-    sums: &'a mut Vec<i64>,
-}
-
-impl<N: Ticks> Vectorized for AddScaled<'_, N> {
-    type Output = u64;
-
-    #[inline(always)]
-    fn run(self) -> u64 {
-        // Multiplying 64 bits is slow enough to be left out where it changes nothing.
-        match self.ticks {
-            1 => self.each(|value| value),
-            ticks => self.each(|value| value.wrapping_mul(ticks)),
-        }
-    }
-}
-
-impl<N: Ticks> AddScaled<'_, N> {
-    #[inline(always)]
-    fn each(self, scaled: impl Fn(i64) -> i64) -> u64 {
-        let mut bits = N::default();
-        if let Some(start) = self.start {
-            self.sums.extend(self.values.iter().map(|value| {
-                bits = bits.or_magnitude(*value);
-                start.wrapping_add(scaled(value.wrap()))
-            }));
-        } else {
-            let first = self.sums.len() - self.values.len();
-            for (sum, value) in self.sums[first..].iter_mut().zip(self.values) {
-                bits = bits.or_magnitude(*value);
-                *sum = sum.wrapping_add(scaled(value.wrap()));
-            }
-        }
-        bits.wrap() as u64
-    }
-}
-
-/// An integer type of a part.
-trait Ticks: Copy + Default {
-    /// The value modulo 2^64.
-    fn wrap(self) -> i64;
-    /// The bitwise OR with the absolute value of another one; with one less if that is negative. Never negative itself.
-    #[must_use]
-    fn or_magnitude(self, value: Self) -> Self;
-}
-
-macro_rules! ticks {
-    ($($N:ty: $magnitude:expr),*) => {$(
-        impl Ticks for $N {
-            #[inline(always)]
-            fn wrap(self) -> i64 {
-                self as i64
-            }
-
-            #[inline(always)]
-            fn or_magnitude(self, value: Self) -> Self {
-                self | $magnitude(value)
-            }
-        }
-    )*};
-}
-
-ticks!(u8: |value: u8| value, u16: |value: u16| value, u32: |value: u32| value, u64: |value: u64| value);
-ticks!(i8: |value: i8| value ^ value >> 7, i16: |value: i16| value ^ value >> 15);
-ticks!(i32: |value: i32| value ^ value >> 31, i64: |value: i64| value ^ value >> 63);
 
 impl EncodedArray for DateTimePartsArray {
     fn header(&self) -> &Header {

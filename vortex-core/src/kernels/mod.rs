@@ -17,6 +17,7 @@ pub(crate) mod pack;
 pub(crate) mod resize;
 pub(crate) mod rising;
 pub(crate) mod runs;
+pub(crate) mod scaled;
 pub(crate) mod simd;
 pub(crate) mod tally;
 pub(crate) mod views;
