@@ -173,7 +173,7 @@ fn noise() -> RecordBatch {
 /// The same rows, numbered.
 fn numbered_noise() -> RecordBatch {
     let numbers = Arc::new(Int64Array::from_iter_values(0..1000)) as ArrayRef;
-    let noise = noise().column(0).clone();
+    let noise = Arc::clone(noise().column(0));
     RecordBatch::try_from_iter([("n", numbers), ("b", noise)]).unwrap()
 }
 
