@@ -552,3 +552,34 @@ fn small_files_are_converted_together_and_their_errors_come_in_order() {
     assert!(line.contains("07.vortex") && line.contains(&told), "{line}");
     assert!(converted.iter().all(|name| name.ends_with(".vortex") && !name.starts_with('.')));
 }
+
+#[test]
+fn rows_with_equal_keys_are_sorted_in_the_order_of_the_input() {
+    let folder = TempDir::new().unwrap();
+    let name = |at: usize, extension: &str| path(&folder, &format!("{at}.{extension}"));
+    // Not in the order of their names, and enough rows for several batches.
+    let order = [3, 0, 4, 1, 2];
+    for (place, at) in order.into_iter().enumerate() {
+        let rows =
+            format!("SELECT value % 3 AS k, {place} * 20000 + value AS n FROM generate_series(1, 20000)");
+        ok(&["sql", "-q", &format!("COPY ({rows} ORDER BY n) TO '{}'", name(at, "vortex"))]);
+        for extension in ["parquet", "csv", "json", "arrow"] {
+            ok(&["convert", &name(at, "vortex"), &name(at, extension)]);
+        }
+    }
+    for extension in ["vortex", "parquet", "csv", "json", "arrow"] {
+        let files = order.map(|at| name(at, extension));
+        let sorted = |options: &[&str]| {
+            let files: Vec<_> = files.iter().map(String::as_str).collect();
+            ok(&[&["convert", "--to", "csv", "--sort-by", "k desc"], options, &files, &["-"]].concat())
+        };
+        let rows = sorted(&[]);
+        let rows = rows.lines().skip(1).map(|line| {
+            let (key, number) = line.split_once(',').unwrap();
+            (-key.parse::<i64>().unwrap(), number.parse::<i64>().unwrap())
+        });
+        let rows: Vec<_> = rows.collect();
+        assert!(rows.len() == 100_000 && rows.is_sorted(), "{extension}");
+        assert_eq!(sorted(&["--limit", "2"]), "k,n\n2,2\n2,5\n", "{extension}");
+    }
+}

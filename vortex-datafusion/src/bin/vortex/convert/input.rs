@@ -10,6 +10,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
+use datafusion::catalog::TableProvider;
 use datafusion::common::{Column, DFSchema, DataFusionError};
 use datafusion::config::{CsvOptions, JsonOptions, TableParquetOptions};
 use datafusion::datasource::file_format::FileFormat;
@@ -24,7 +25,7 @@ use datafusion::logical_expr::{Expr, SortExpr};
 use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
-use datafusion::physical_plan::{ExecutionPlanProperties as _, execute_stream};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -34,6 +35,7 @@ use vortex_datafusion::{StringType, VortexFormat, VortexOptions};
 
 use super::find::{Found, find};
 use super::given_order::in_given_order;
+use super::numbered::numbered;
 use super::sort::SortKey;
 use super::{parquet, stdin, vortex};
 use crate::failure::{Failure, Outcome};
@@ -175,8 +177,11 @@ impl Reader {
             self.stores.register_store(files[0].url.as_ref(), Arc::new(store));
         }
         let (table, times) = self.table(files, format, wanted).await?;
-        let mut frame = times.converted(self.context.read_table(Arc::new(table))?)?;
-        if !wanted.sort_by.is_empty() {
+        let table: Arc<dyn TableProvider> = Arc::new(table);
+        let mut frame = self.context.read_table(Arc::clone(&table))?;
+        if wanted.sort_by.is_empty() {
+            frame = times.converted(frame)?;
+        } else {
             let keys = wanted.sort_by.iter().map(|key| key.column.as_str());
             check_columns("--sort-by", keys, frame.schema(), |name| {
                 match name.contains(char::is_whitespace) {
@@ -184,7 +189,12 @@ impl Reader {
                     false => "",
                 }
             })?;
-            frame = frame.sort(wanted.sort_by.iter().map(sort_expr).collect())?;
+            let (rows, number) = numbered(&self.scan(table.as_ref(), files).await?)?;
+            let number = Column::from_name(number);
+            let keys = wanted.sort_by.iter().map(sort_expr);
+            let keys = keys.chain([Expr::Column(number.clone()).sort(true, false)]).collect();
+            frame = times.converted(self.context.read_table(Arc::new(rows))?)?.sort(keys)?;
+            frame = frame.drop_columns(&[number])?;
         }
         if let Some(wanted) = wanted.columns {
             let names: Vec<&str> = wanted.iter().map(String::as_str).collect();
@@ -219,6 +229,15 @@ impl Reader {
             }
         });
         Ok(Rows { schema: plan.schema(), count, order, batches: batches.boxed() })
+    }
+
+    /// All rows of a table of files, in partitions that follow each other in the order of the files.
+    async fn scan(&self, table: &dyn TableProvider, files: &[Found]) -> Outcome<Arc<dyn ExecutionPlan>> {
+        let state = self.context.state();
+        let scan = table.scan(&state, None, &[], None).await?;
+        let options = state.config_options();
+        let divided = scan.repartitioned(options.execution.target_partitions, options)?;
+        Ok(in_given_order(divided.unwrap_or(scan), files)?)
     }
 }
 

@@ -16,6 +16,7 @@ mod find;
 mod given_order;
 mod input;
 mod json_keys;
+mod numbered;
 mod output;
 mod parquet;
 mod partial;
@@ -317,12 +318,11 @@ impl Job {
         let rows = reader.rows(&self.files, &wanted).await?;
         self.make_folder()?;
         let order = rows.order.as_ref().map(|order| RowOrder::new(order, &rows.schema));
-        let sorted = order.clone().filter(|_| !arguments.sort_by.is_empty());
         let (schema, options) = (Arc::clone(&rows.schema), options.clone());
         let form = Form { format: self.format, schema, options, order };
         let mut outputs = Outputs::create(self.target.clone(), form)?;
         let progress = if self.is_small() { ProgressBar::hidden() } else { progress(rows.count) };
-        copy(rows, sorted, &mut outputs, progress).await?;
+        copy(rows, &mut outputs, progress).await?;
         outputs.finish().await
     }
 
@@ -333,19 +333,8 @@ impl Job {
     }
 }
 
-/// Copies rows, which fails if they should be `sorted` and are not.
-async fn copy(
-    mut rows: Rows,
-    mut sorted: Option<RowOrder>,
-    outputs: &mut Outputs,
-    progress: ProgressBar,
-) -> Outcome {
+async fn copy(mut rows: Rows, outputs: &mut Outputs, progress: ProgressBar) -> Outcome {
     while let Some(batch) = rows.batches.try_next().await? {
-        if sorted.as_mut().is_some_and(|order| order.shorten_to(&batch)) {
-            return Err(Failure::error(
-                "--sort-by: a file records an order in which its rows are not; find it with vortex verify",
-            ));
-        }
         outputs.write(&batch).await?;
         progress.inc(batch.num_rows() as u64);
         // Other formats than Vortex are encoded on the spot; an interrupt is noticed in between.
