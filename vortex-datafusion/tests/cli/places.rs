@@ -359,3 +359,12 @@ fn an_endpoint_that_is_no_url_is_told() {
         }
     }
 }
+
+#[test]
+fn errors_name_a_relative_place_once() {
+    let folder = TempDir::new().unwrap();
+    fs::copy(golden("0.91.0/tpch_orders.vortex"), folder.path().join("t.vortex")).unwrap();
+    let arguments = ["convert", "--columns", "nosuch", "t.vortex", "out.csv"];
+    let line = complaint(&vortex(&arguments).current_dir(&folder).output().unwrap(), 1);
+    assert_eq!(line.matches("t.vortex").count(), 1, "{line}");
+}

@@ -42,15 +42,19 @@ impl Failure {
     }
 }
 
-/// Whether a message contains this place, and not as a part of something longer.
+/// Whether a message contains this place, or the absolute path of it, and not as a part of something longer.
 fn is_named(place: &str, message: &str) -> bool {
     let is_apart =
         |next: Option<char>| next.is_none_or(|next| !next.is_alphanumeric() && !"/._-".contains(next));
-    message.match_indices(place).any(|(at, _)| {
-        let rest = message[at + place.len()..].trim_start_matches('.');
-        let ends = place.ends_with('/') || is_apart(rest.chars().next());
-        ends && is_apart(message[..at].chars().next_back())
-    })
+    let names = |place: &str| {
+        message.match_indices(place).any(|(at, _)| {
+            let rest = message[at + place.len()..].trim_start_matches('.');
+            let ends = place.ends_with('/') || is_apart(rest.chars().next());
+            ends && is_apart(message[..at].chars().next_back())
+        })
+    };
+    let folder = || std::env::current_dir().ok().map(|folder| folder.join(place));
+    names(place) || folder().is_some_and(|path| names(&path.to_string_lossy()))
 }
 
 /// Failures of files that do not prevent others from being examined.
@@ -252,9 +256,12 @@ mod tests {
             ("data/", "data/b.vortex: cut", true),
             ("data", "metadata is cut", false),
             ("data", "/x/data.parquet: cut", false),
+            ("data", "/x/data: cut", false),
         ] {
             assert_eq!(is_named(place, message), is, "{message}");
         }
+        let absolute = std::env::current_dir().unwrap().join("a.vortex");
+        assert!(is_named("a.vortex", &format!("{}: cut", absolute.display())));
     }
 
     #[test]
