@@ -506,3 +506,14 @@ fn dictionaries_of_values_of_fixed_length_are_read_back_from_parquet() {
         fs::remove_file(&to).unwrap();
     }
 }
+
+#[test]
+fn a_stream_of_arrow_that_is_cut_short_is_told() {
+    let folder = TempDir::new().unwrap();
+    let source = path(&folder, "a.arrows");
+    ok(&["convert", &golden("0.91.0/tpch_lineitem_1k.vortex"), &source]);
+    let bytes = fs::read(&source).unwrap();
+    fs::write(&source, &bytes[..bytes.len() - 1000]).unwrap();
+    let line = complaint(&run(&["convert", &source, &path(&folder, "b.vortex")]), 1);
+    assert!(line.contains("a.arrows: ") && line.contains("the file is damaged or cut short"), "{line}");
+}

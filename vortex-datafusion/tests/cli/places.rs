@@ -368,3 +368,18 @@ fn errors_name_a_relative_place_once() {
     let line = complaint(&vortex(&arguments).current_dir(&folder).output().unwrap(), 1);
     assert_eq!(line.matches("t.vortex").count(), 1, "{line}");
 }
+
+#[test]
+fn the_damaged_file_of_a_folder_is_named() {
+    let folder = TempDir::new().unwrap();
+    for extension in ["parquet", "arrow"] {
+        let whole = path(&folder, &format!("{extension}/a.{extension}"));
+        fs::create_dir(folder.path().join(extension)).unwrap();
+        ok(&["convert", &golden("0.91.0/tpch_orders.vortex"), &whole]);
+        let bytes = fs::read(&whole).unwrap();
+        fs::write(whole.replace("/a.", "/b."), &bytes[..bytes.len() / 2]).unwrap();
+        let select = format!("SELECT count(*) FROM '{}/'", path(&folder, extension));
+        let line = complaint(&run(&["sql", &select]), 1);
+        assert!(line.contains(&format!("/b.{extension}: ")), "{line}");
+    }
+}

@@ -1,13 +1,14 @@
-//! CSV, JSON and Parquet as DataFusion reads and writes them, but for two things: the types of columns of text are
-//! inferred here, and minima and maxima of floats in Parquet files are estimates.
+//! Other formats than Vortex as DataFusion reads and writes them, except that errors about their columns name the file, the
+//! types of columns of text are inferred here, and minima and maxima of floats in Parquet files are estimates.
 
 use std::collections::HashMap;
+use std::slice;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
-use datafusion::common::{GetExt, Result, Statistics};
+use datafusion::common::{DataFusionError, GetExt, Result, Statistics};
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::datasource::file_format::{FileFormat, FileFormatFactory, FileMeta};
 use datafusion::datasource::physical_plan::{FileScanConfig, FileSinkConfig, FileSource};
@@ -16,9 +17,10 @@ use datafusion::physical_expr::LexRequirement;
 use datafusion::physical_plan::ExecutionPlan;
 use object_store::{ObjectMeta, ObjectStore};
 
+use super::text::named;
 use super::{parquet, text};
 
-/// A format of DataFusion: CSV, JSON or Parquet.
+/// A format of DataFusion.
 #[derive(Debug)]
 pub(crate) struct Corrected {
     format: Arc<dyn FileFormat>,
@@ -31,6 +33,22 @@ impl Corrected {
     /// A format whose files may be some of several that make one table.
     pub(crate) fn of(format: impl FileFormat) -> Self {
         Self { format: Arc::new(format), keeps_null: true }
+    }
+
+    /// An error about the columns of files, with the name of the first one that has an error of its own.
+    async fn with_name(
+        &self,
+        error: DataFusionError,
+        session: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        objects: &[ObjectMeta],
+    ) -> DataFusionError {
+        for object in objects {
+            if let Err(error) = self.format.infer_schema(session, store, slice::from_ref(object)).await {
+                return named(error, store, object);
+            }
+        }
+        error
     }
 }
 
@@ -56,7 +74,10 @@ impl FileFormat for Corrected {
     ) -> Result<SchemaRef> {
         match text::schema(self.format.as_ref(), session, store, objects, self.keeps_null).await? {
             Some(schema) => Ok(schema),
-            None => self.format.infer_schema(session, store, objects).await,
+            None => match self.format.infer_schema(session, store, objects).await {
+                Ok(schema) => Ok(schema),
+                Err(error) => Err(self.with_name(error, session, store, objects).await),
+            },
         }
     }
 

@@ -1,6 +1,6 @@
 //! The formats that rows are read from and written to, and their extensions, which are the same for all commands.
 //!
-//! All but Vortex are formats of DataFusion; what is wrong with those of CSV, JSON and Parquet is [`Corrected`].
+//! All but Vortex are formats of DataFusion, of which some faults are [`Corrected`].
 
 mod corrected;
 mod csv;
@@ -16,6 +16,7 @@ use clap::ValueEnum;
 use datafusion::catalog::Session;
 use datafusion::common::{GetExt, Result};
 use datafusion::datasource::file_format::csv::CsvFormatFactory;
+use datafusion::datasource::file_format::arrow::ArrowFormatFactory;
 use datafusion::datasource::file_format::json::JsonFormatFactory;
 use datafusion::datasource::file_format::parquet::ParquetFormatFactory;
 use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
@@ -70,7 +71,8 @@ impl Format {
 pub(crate) fn register(context: &SessionContext) -> Result<()> {
     let state = context.state_ref();
     let mut state = state.write();
-    let formats: [Arc<dyn FileFormatFactory>; 3] = [
+    let formats: [Arc<dyn FileFormatFactory>; 4] = [
+        Arc::new(ArrowFormatFactory::new()),
         Arc::new(CsvFormatFactory::new()),
         Arc::new(JsonFormatFactory::new()),
         Arc::new(ParquetFormatFactory::new()),

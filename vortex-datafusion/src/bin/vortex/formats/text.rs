@@ -66,11 +66,18 @@ impl Files<'_> {
         let compression = self.compression.unwrap_or(FileCompressionType::UNCOMPRESSED);
         let work = tokio::task::spawn_blocking(move || infer(compression.convert_read(chunks)?));
         let outcome = work.await.map_err(|error| DataFusionError::External(Box::new(error)))?;
-        outcome.map_err(|error| {
-            let name = object_name(self.store.as_ref(), &object.location);
-            DataFusionError::External(Box::new(vortex_core::Error::External(error).at(name)))
-        })
+        outcome.map_err(|error| named(error, self.store, object))
     }
+}
+
+/// An error with the name of the file that it is about.
+pub(super) fn named(
+    error: impl Into<Box<dyn Error + Send + Sync>>,
+    store: &Arc<dyn ObjectStore>,
+    object: &ObjectMeta,
+) -> DataFusionError {
+    let name = object_name(store.as_ref(), &object.location);
+    DataFusionError::External(Box::new(vortex_core::Error::External(error.into()).at(name)))
 }
 
 /// A file that is read from a store while a thread waits for it.
