@@ -167,6 +167,8 @@ fn columns_of_the_same_name_are_refused() {
             let line = fails(&["convert", &source, &path(&folder, target)], 1);
             assert!(line.contains("duplicate column `a`") && line.contains(&source), "{line}");
         }
+        let line = complaint(&run(&["sql", &format!("SELECT b FROM '{source}'")]), 1);
+        assert!(line.contains("duplicate column `a`") && line.contains(&source), "{line}");
     }
 }
 

@@ -292,7 +292,7 @@ pub(super) fn reader_of(format: Format) -> Arc<dyn FileFormat> {
             let format = format.with_force_view_types(false).with_skip_metadata(false);
             Arc::new(Corrected::of(format))
         }
-        Format::Arrow => Arc::new(ArrowFormat),
+        Format::Arrow => Arc::new(Corrected::of(ArrowFormat)),
         Format::Csv => {
             let options = CsvOptions::default().with_has_header(true).with_newlines_in_values(true);
             let options = options.with_schema_infer_max_rec(LINES_FOR_TYPES);

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
-use arrow::ipc::convert::try_schema_from_ipc_buffer;
 use bytes::Bytes;
 use datafusion::common::DataFusionError;
 use datafusion::datasource::listing::ListingOptions;
@@ -14,34 +13,17 @@ use object_store::ObjectStoreExt as _;
 use super::find::Found;
 use super::input::{Reader, reader_of};
 use super::json_keys;
-use crate::columns::{repeated_name, with_types};
+use crate::columns::with_types;
 use crate::failure::{Failure, Outcome};
 use crate::formats::Format;
 
-/// Schemas of Arrow files and first lines of JSON files are expected within this many bytes.
+/// First lines of JSON files are expected within this many bytes.
 const START_BYTES: u64 = 1 << 20;
 
 const NOT_ARROW: &str =
     "is not an Arrow IPC file, or a damaged one; if it has another format, set that with --from";
 
 impl Reader {
-    /// Checks that no two columns of an Arrow file have the same name: DataFusion takes them for one.
-    pub(super) async fn check_names(&self, file: &Found) -> Outcome {
-        let start = self.start(file).await?;
-        if file.meta.size == 0 {
-            return Err(Failure::error("is empty, unlike any Arrow IPC file"));
-        }
-        // Files begin with their magic and padding, streams at once with the schema.
-        let padded = start.strip_prefix(b"ARROW1").unwrap_or(&start);
-        let padding = padded.iter().take_while(|byte| **byte == 0).count();
-        // What is wrong with those that have none is told when they are read.
-        let Ok(schema) = try_schema_from_ipc_buffer(&padded[padding..]) else { return Ok(()) };
-        match repeated_name(&schema) {
-            None => Ok(()),
-            Some(name) => Err(Failure::error(format!("duplicate column `{name}`"))),
-        }
-    }
-
     /// Refuses files without columns if one of them has nothing at all.
     async fn check_not_empty(&self, files: &[Found]) -> Outcome {
         for file in files {
@@ -83,6 +65,9 @@ impl Reader {
         let state = self.context.state();
         let mut schemas: Vec<(String, SchemaRef)> = Vec::with_capacity(files.len());
         for file in files {
+            if format == Format::Arrow && file.meta.size == 0 {
+                return Err(Failure::error(format!("{}: is empty, unlike any Arrow IPC file", file.name)));
+            }
             let options = ListingOptions::new(reader_of(format)).with_file_extension("");
             let schema = options.infer_schema(&state, &file.url).await;
             let schema = schema.map_err(|error| {

@@ -23,11 +23,6 @@ impl Reader {
         format: Format,
         wanted: &Wanted<'_>,
     ) -> Outcome<(ListingTable, Times)> {
-        if format == Format::Arrow {
-            for file in files {
-                self.check_names(file).await.map_err(|error| Failure::at(&file.name, error))?;
-            }
-        }
         let schemas = self.schemas(files, format).await?;
         let config = self.places(files, format).await?;
         if let Some(options) = &config.options {

@@ -1,5 +1,6 @@
-//! Other formats than Vortex as DataFusion reads and writes them, except that errors about their columns name the file, the
-//! types of columns of text are inferred here, and minima and maxima of floats in Parquet files are estimates.
+//! Other formats than Vortex as DataFusion reads and writes them, except that errors about their columns name the file, Arrow
+//! files with columns of the same name are refused, the types of columns of text are inferred here, and minima and maxima of
+//! floats in Parquet files are estimates.
 
 use std::collections::HashMap;
 use std::slice;
@@ -9,6 +10,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::{DataFusionError, GetExt, Result, Statistics};
+use datafusion::datasource::file_format::arrow::ArrowFormat;
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::datasource::file_format::{FileFormat, FileFormatFactory, FileMeta};
 use datafusion::datasource::physical_plan::{FileScanConfig, FileSinkConfig, FileSource};
@@ -18,7 +20,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use object_store::{ObjectMeta, ObjectStore};
 
 use super::text::named;
-use super::{parquet, text};
+use super::{ipc, parquet, text};
 
 /// A format of DataFusion.
 #[derive(Debug)]
@@ -72,6 +74,9 @@ impl FileFormat for Corrected {
         store: &Arc<dyn ObjectStore>,
         objects: &[ObjectMeta],
     ) -> Result<SchemaRef> {
+        if self.format.is::<ArrowFormat>() {
+            ipc::check_names(store, objects).await?;
+        }
         match text::schema(self.format.as_ref(), session, store, objects, self.keeps_null).await? {
             Some(schema) => Ok(schema),
             None => match self.format.infer_schema(session, store, objects).await {

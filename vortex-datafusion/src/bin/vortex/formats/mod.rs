@@ -4,6 +4,7 @@
 
 mod corrected;
 mod csv;
+mod ipc;
 mod json;
 mod parquet;
 mod text;
@@ -15,8 +16,8 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use datafusion::catalog::Session;
 use datafusion::common::{GetExt, Result};
-use datafusion::datasource::file_format::csv::CsvFormatFactory;
 use datafusion::datasource::file_format::arrow::ArrowFormatFactory;
+use datafusion::datasource::file_format::csv::CsvFormatFactory;
 use datafusion::datasource::file_format::json::JsonFormatFactory;
 use datafusion::datasource::file_format::parquet::ParquetFormatFactory;
 use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
