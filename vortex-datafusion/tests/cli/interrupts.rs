@@ -204,3 +204,19 @@ fn ctrl_c_interrupts_a_statement_or_else_ends_the_shell() {
     let history = fs::read_to_string(home.path().join("vortex/history")).unwrap();
     assert!(history.contains("300000"), "{history}");
 }
+
+#[test]
+fn a_file_that_reaches_the_limit_of_sizes_is_an_error() {
+    let folder = TempDir::new().unwrap();
+    let source = golden("0.91.0/tpch_orders.vortex");
+    for (command, place) in [("convert", path(&folder, "a.csv")), ("sql", path(&folder, "b.csv"))] {
+        let copy = format!("COPY (SELECT * FROM '{source}') TO '{place}'");
+        let arguments =
+            if command == "sql" { vec!["sql", copy.as_str()] } else { vec!["convert", &source, &place] };
+        let mut limited = Command::new("sh");
+        limited.args(["-c", "ulimit -f 8; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_vortex")]).args(arguments);
+        let line = complaint(&limited.output().unwrap(), 1);
+        assert!(line.contains("too large") && !line.contains("bug"), "{line}");
+    }
+    assert_eq!(names(&folder), Vec::<String>::new());
+}

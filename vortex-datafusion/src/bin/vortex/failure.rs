@@ -114,7 +114,7 @@ fn one_line(message: &str) -> String {
 const RAISE_LIMIT: &str = "raise --memory-limit";
 
 /// What to do about errors of libraries, which do not tell.
-const ADVICE: [(&str, &str); 11] = [
+const ADVICE: [(&str, &str); 12] = [
     (
         "getting credentials",
         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; or AWS_SKIP_SIGNATURE=true for a public bucket",
@@ -133,6 +133,10 @@ const ADVICE: [(&str, &str); 11] = [
     ),
     ("Failed to parse Arrow file as either", "the file is damaged, cut short, or no Arrow file"),
     ("failed to fill whole buffer", "the file is damaged or cut short"),
+    (
+        "Error encountered while finalizing writes",
+        "the disk may be full, or the file too large for a limit of the system",
+    ),
     (
         "Inserting into a ListingTable backed by a single file",
         "the table is a single file: let it be a folder to which INSERT adds files, or replace the file with COPY",

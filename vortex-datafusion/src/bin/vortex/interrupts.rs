@@ -130,6 +130,8 @@ struct Signals(Vec<(Signal, u8)>);
 #[cfg(unix)]
 impl Signals {
     fn receive() -> io::Result<Self> {
+        // A limit of the size of files is then an error of writing, instead of the end of the process.
+        drop(signal(SignalKind::from_raw(nix::libc::SIGXFSZ))?);
         let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
         // What `nohup` has started is not to end with the terminal.
         let is_heard = |(kind, _): &(SignalKind, u8)| *kind != SignalKind::hangup() || !ignores_hangup();
