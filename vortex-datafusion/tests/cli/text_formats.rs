@@ -179,3 +179,13 @@ fn times_that_their_inferred_type_would_cut_off_are_errors() {
         assert_eq!(last, "at\n2020-01-02T10:30:00.250\n", "{file}");
     }
 }
+
+#[test]
+fn lists_of_lists_or_objects_may_have_nulls_in_json() {
+    let folder = TempDir::new().unwrap();
+    let source = path(&folder, "a.json");
+    let rows = "{\"a\":[[1],null],\"b\":[null,{\"c\":[null,[2]]}]}\n";
+    fs::write(&source, rows).unwrap();
+    assert_eq!(ok(&["convert", "--to", "json", &source, "-"]), rows);
+    assert_eq!(csv(&format!("SELECT a[1][1] AS a, b[2]['c'][2][1] AS b FROM '{source}'")), "a,b\n1,2\n");
+}

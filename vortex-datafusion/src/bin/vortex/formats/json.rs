@@ -1,7 +1,8 @@
 //! The columns of files of JSON lines.
 //!
 //! Arrow takes integers from 2^63 on for floating-point numbers, of which many would become equal. Here, a column of
-//! integers that has such a number is one of unsigned integers.
+//! integers that has such a number is one of unsigned integers. Arrow also refuses null beside lists or objects in a list,
+//! which it reads once the type is known.
 
 use std::collections::HashSet;
 use std::io::BufReader;
@@ -28,7 +29,9 @@ pub(super) async fn schema(options: &JsonOptions, files: &Files<'_>) -> Result<S
                 let rows = ValueIter::new(BufReader::new(file), Some(left));
                 let rows = rows.map(|row| {
                     read += 1;
-                    without_large(row.map_err(|error| in_row(read, &error))?, &mut names)
+                    let mut row = row.map_err(|error| in_row(read, &error))?;
+                    remove_nulls(&mut row);
+                    without_large(row, &mut names)
                 });
                 let schema = infer_json_schema_from_iterator(rows)?;
                 Ok((schema, names, read))
@@ -57,6 +60,20 @@ fn in_row(row: usize, error: &ArrowError) -> ArrowError {
         other => other.to_string(),
     };
     ArrowError::JsonError(message.replace("at line 1 column", &format!("in row {row} at column")))
+}
+
+/// Leaves null out of lists of lists or objects in a value, where it tells nothing about types.
+fn remove_nulls(value: &mut Value) {
+    match value {
+        Value::Array(values) => {
+            if values.iter().any(|value| value.is_array() || value.is_object()) {
+                values.retain(|value| !value.is_null());
+            }
+            values.iter_mut().for_each(remove_nulls);
+        }
+        Value::Object(values) => values.values_mut().for_each(remove_nulls),
+        _ => {}
+    }
 }
 
 /// A row in which other integers replace those that only unsigned integers can hold; adds the names of their columns.
