@@ -509,6 +509,52 @@ fn dictionaries_of_values_of_fixed_length_are_read_back_from_parquet() {
     }
 }
 
+/// A Parquet file whose Arrow schema makes dictionaries of its columns, as those of PyArrow do.
+fn with_dictionaries(path: &str, batch: &RecordBatch) {
+    use parquet::arrow::{
+        ARROW_SCHEMA_META_KEY, ArrowWriter, arrow_writer::ArrowWriterOptions, encode_arrow_schema,
+    };
+    use parquet::file::metadata::KeyValue;
+    use parquet::file::properties::WriterProperties;
+
+    let schema = batch.schema();
+    let fields = schema.fields().iter().map(|field| {
+        let values = Box::new(field.data_type().clone());
+        Field::new(field.name(), DataType::Dictionary(Box::new(DataType::Int32), values), true)
+    });
+    let told = encode_arrow_schema(&Schema::new(fields.collect::<Vec<_>>()));
+    let told = vec![KeyValue::new(ARROW_SCHEMA_META_KEY.to_owned(), told)];
+    let properties = WriterProperties::builder().set_key_value_metadata(Some(told)).build();
+    let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
+    let file = File::create(path).unwrap();
+    let mut writer = ArrowWriter::try_new_with_options(file, batch.schema(), options).unwrap();
+    writer.write(batch).unwrap();
+    writer.close().unwrap();
+}
+
+#[test]
+fn dictionaries_of_decimals_that_others_wrote_are_read() {
+    use arrow::array::Decimal128Array;
+
+    let folder = TempDir::new().unwrap();
+    let source = path(&folder, "a.parquet");
+    let decimals = |digits| {
+        let values = Decimal128Array::from(vec![Some(125), None, Some(-250)]);
+        Arc::new(values.with_precision_and_scale(digits, 2).unwrap()) as ArrayRef
+    };
+    let columns = [("short", decimals(9)), ("long", decimals(25))];
+    with_dictionaries(
+        &source,
+        &RecordBatch::try_from_iter_with_nullable(columns.map(|(n, c)| (n, c, true))).unwrap(),
+    );
+    let expected = "short,long\n1.25,1.25\n,\n-2.50,-2.50\n";
+    assert_eq!(ok(&["convert", "--to", "csv", &source, "-"]), expected);
+    assert_eq!(
+        ok(&["convert", "--to", "csv", "--columns", "long", &source, "-"]),
+        "long\n1.25\n\"\"\n-2.50\n"
+    );
+}
+
 #[test]
 fn a_stream_of_arrow_that_is_cut_short_is_told() {
     let folder = TempDir::new().unwrap();

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
@@ -17,9 +17,11 @@ use parquet::arrow::arrow_reader::{
 use parquet::arrow::{ARROW_SCHEMA_META_KEY, ProjectionMask};
 use parquet::basic::{ConvertedType, Type};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
+use parquet::schema::types::ColumnDescriptor;
 
 use super::find::Found;
 use super::input::{Rows, Wanted};
+use crate::columns::with_types;
 use crate::failure::{Failure, Outcome};
 
 /// Maximum number of rows per batch, and of bytes that they take on average.
@@ -47,8 +49,7 @@ pub(super) fn paged(files: &[(&Found, PathBuf)], wanted: &Wanted<'_>) -> Outcome
     for (found, path) in files {
         let at_file = |error: Failure| Failure::at(&found.name, error);
         let file = File::open(path).map_err(|error| at_file(error.into()))?;
-        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
-            .map_err(|error| at_file(error.into()))?;
+        let metadata = metadata(&file).map_err(at_file)?;
         let description = metadata.metadata();
         let is_sorted = description
             .row_groups()
@@ -87,6 +88,30 @@ pub(super) fn paged(files: &[(&Found, PathBuf)], wanted: &Wanted<'_>) -> Outcome
     });
     let batches = batches.try_flatten().boxed();
     Ok(Some(Rows { schema: projected, count: Some(count), order: None, batches }))
+}
+
+/// What a file says about its columns. Those whose Arrow type is a dictionary of decimals or half floats are read as plain
+/// values: the reader of Arrow 59 knows no such dictionaries where Parquet has values of fixed length.
+fn metadata(file: &File) -> Outcome<ArrowReaderMetadata> {
+    let metadata = ArrowReaderMetadata::load(file, ArrowReaderOptions::new())?;
+    let stored = metadata.metadata().file_metadata().schema_descr().columns();
+    let is_fixed = |column: &Field| {
+        let is_of = |stored: &ColumnDescriptor| stored.path().parts().first() == Some(column.name());
+        stored.iter().any(|stored| is_of(stored) && stored.physical_type() == Type::FIXED_LEN_BYTE_ARRAY)
+    };
+    let plain = with_types(metadata.schema(), |column| match column.data_type() {
+        DataType::Dictionary(_, values)
+            if (values.is_decimal() || **values == DataType::Float16) && is_fixed(column) =>
+        {
+            values.as_ref().clone()
+        }
+        other => other.clone(),
+    });
+    if plain == **metadata.schema() {
+        return Ok(metadata);
+    }
+    let options = ArrowReaderOptions::new().with_schema(Arc::new(plain));
+    Ok(ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), options)?)
 }
 
 /// Whether a file has timestamps of 96 bits, of which DataFusion reads those outside of 1677 to 2262, too.
@@ -133,7 +158,9 @@ fn read(
     described: &Described,
     columns: Option<&[usize]>,
 ) -> Outcome<impl Iterator<Item = Outcome<RecordBatch>> + Send + use<>> {
-    let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(&described.path)?)?;
+    let file = File::open(&described.path)?;
+    let metadata = metadata(&file)?;
+    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
     let rows = builder.metadata().file_metadata().num_rows();
     if rows != described.rows || *builder.schema() != described.schema {
         return Err(Failure::error("was replaced by another file while it was read"));
