@@ -583,3 +583,24 @@ fn rows_with_equal_keys_are_sorted_in_the_order_of_the_input() {
         assert_eq!(sorted(&["--limit", "2"]), "k,n\n2,2\n2,5\n", "{extension}");
     }
 }
+
+#[test]
+fn what_parquet_and_csv_cannot_hold_names_the_column_to_leave_out() {
+    let folder = TempDir::new().unwrap();
+    let source = path(&folder, "a.vortex");
+    for (value, told) in [
+        (
+            "[arrow_cast('1 month', 'Interval(MonthDayNano)')]",
+            "column `c`: `item` is an Interval(MonthDayNano)",
+        ),
+        (
+            "arrow_cast(arrow_cast(5, 'Timestamp(Millisecond, None)'), 'Date64')",
+            "column `c`: 5 of Date64 is no day",
+        ),
+    ] {
+        ok(&["sql", "-q", &format!("COPY (SELECT {value} AS c) TO '{source}'")]);
+        let line = complaint(&run(&["convert", &source, &path(&folder, "b.parquet")]), 1);
+        assert!(line.contains(told), "{line}");
+        fs::remove_file(&source).unwrap();
+    }
+}

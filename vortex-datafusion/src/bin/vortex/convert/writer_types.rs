@@ -19,7 +19,10 @@ pub(super) const LEAVE_OUT: &str = "leave it out with --columns";
 /// The rows without the dictionaries that `plain` lacks.
 pub(super) fn as_plain(batch: &RecordBatch, plain: &SchemaRef) -> Outcome<RecordBatch> {
     let columns = batch.columns().iter().zip(plain.fields());
-    let columns = columns.map(|(column, field)| unpacked(column, field.data_type()));
+    let columns = columns.map(|(column, field)| {
+        let column = unpacked(column, field.data_type());
+        column.map_err(|failure| Failure::at(format!("column `{}`", field.name()), failure))
+    });
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     let columns = columns.collect::<Outcome<_>>()?;
     Ok(RecordBatch::try_new_with_options(Arc::clone(plain), columns, &options)?)
@@ -126,22 +129,29 @@ fn has_offsets(values: &DataType) -> bool {
 }
 
 /// Refuses what the Parquet writer loses, panics on or does not know: rows without columns, values without
-/// bytes, unions, and intervals of months, days and nanoseconds.
+/// bytes, unions, structs without fields, and intervals of months, days and nanoseconds.
 pub(super) fn storable_columns_only(schema: &SchemaRef) -> Outcome {
     if schema.fields().is_empty() {
         return Err(Failure::error("Parquet cannot hold rows without columns"));
     }
-    for field in schema.flattened_fields() {
-        let what = match field.data_type() {
-            DataType::FixedSizeBinary(0) => "has values of no bytes".to_owned(),
-            DataType::Union(..) => "is a union".to_owned(),
-            interval @ DataType::Interval(IntervalUnit::MonthDayNano) => format!("is an {interval}"),
-            _ => continue,
-        };
-        return Err(Failure::error(format!(
-            "column `{}` {what}, which Parquet cannot hold; {LEAVE_OUT}",
-            field.name()
-        )));
+    for column in schema.fields() {
+        for field in Schema::new(vec![Arc::clone(column)]).flattened_fields() {
+            let what = match field.data_type() {
+                DataType::FixedSizeBinary(0) => "has values of no bytes".to_owned(),
+                DataType::Union(..) => "is a union".to_owned(),
+                DataType::Struct(fields) if fields.is_empty() => "is a struct without fields".to_owned(),
+                interval @ DataType::Interval(IntervalUnit::MonthDayNano) => format!("is an {interval}"),
+                _ => continue,
+            };
+            let within = match field == column.as_ref() {
+                true => String::new(),
+                false => format!(": `{}`", field.name()),
+            };
+            return Err(Failure::error(format!(
+                "column `{}`{within} {what}, which Parquet cannot hold; {LEAVE_OUT}",
+                column.name()
+            )));
+        }
     }
     Ok(())
 }
