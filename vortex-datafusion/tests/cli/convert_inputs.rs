@@ -556,6 +556,15 @@ fn dictionaries_of_decimals_that_others_wrote_are_read() {
 }
 
 #[test]
+fn a_late_value_of_a_csv_file_is_told_with_its_column_and_line() {
+    let folder = TempDir::new().unwrap();
+    let source = path(&folder, "a.csv");
+    fs::write(&source, format!("a,b\n{}7,x\n", "7,8\n".repeat(100_000))).unwrap();
+    let line = complaint(&run(&["convert", &source, &path(&folder, "b.vortex")]), 1);
+    assert!(line.contains("value 'x' as type 'Int64' for column `b` at line 100002."), "{line}");
+}
+
+#[test]
 fn a_stream_of_arrow_that_is_cut_short_is_told() {
     let folder = TempDir::new().unwrap();
     let source = path(&folder, "a.arrows");

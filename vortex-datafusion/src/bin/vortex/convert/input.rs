@@ -178,6 +178,7 @@ impl Reader {
         }
         let (table, times) = self.table(files, format, wanted).await?;
         let table: Arc<dyn TableProvider> = Arc::new(table);
+        let read = table.schema();
         let mut frame = self.context.read_table(Arc::clone(&table))?;
         if wanted.sort_by.is_empty() {
             frame = times.converted(frame)?;
@@ -222,7 +223,7 @@ impl Reader {
         let batches = execute_stream(Arc::clone(&plan), self.context.task_ctx())?;
         let place = if let [file] = files { Some(file.name.clone()) } else { None };
         let batches = batches.map_err(move |error| {
-            let error = with_advice(error);
+            let error = with_advice(error, &read);
             match &place {
                 Some(place) => Failure::at(place, error),
                 None => error,
@@ -255,8 +256,8 @@ fn check_columns<'a>(
     Err(Failure::error(format!("{place}: no column `{name}`; there are: {there}{advice}")))
 }
 
-/// The error about a value that does not fit the type of its column, with what to do about it.
-fn with_advice(error: DataFusionError) -> Failure {
+/// The error about a value that does not fit the type of its column of a table, with what to do about it.
+fn with_advice(error: DataFusionError, table: &Schema) -> Failure {
     let advice = match error.find_root() {
         DataFusionError::ArrowError(cause, _) => match cause.as_ref() {
             ArrowError::ParseError(_) => TYPES,
@@ -269,9 +270,22 @@ fn with_advice(error: DataFusionError) -> Failure {
         _ => "",
     };
     match Failure::from(error) {
-        Failure::Error(message) => Failure::Error(message + advice),
+        Failure::Error(message) => Failure::Error(with_name(message, table) + advice),
         other => other,
     }
+}
+
+/// An error about a value of a CSV file with the name of the column, instead of its position, and the line as editors count.
+fn with_name(message: String, table: &Schema) -> String {
+    let named = || {
+        let (before, rest) = message.split_once("' for column ")?;
+        let (column, rest) = rest.split_once(" at line ")?;
+        let (line, after) = rest.split_once('.')?;
+        let (column, line) = (column.parse::<usize>().ok()?, line.parse::<u64>().ok()? + 1);
+        let name = table.fields().get(column)?.name();
+        Some(format!("{before}' for column `{name}` at line {line}.{after}"))
+    };
+    named().unwrap_or(message)
 }
 
 pub(super) fn are_local(files: &[Found]) -> bool {
