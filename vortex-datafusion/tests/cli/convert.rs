@@ -604,3 +604,15 @@ fn what_parquet_and_csv_cannot_hold_names_the_column_to_leave_out() {
         fs::remove_file(&source).unwrap();
     }
 }
+
+#[test]
+fn parts_go_into_a_new_folder_whose_name_has_no_slash() {
+    let folder = TempDir::new().unwrap();
+    let source = golden("0.91.0/tpch_orders.vortex");
+    let parts = path(&folder, "parts");
+    ok(&["convert", "--target-file-size", "1m", &source, &parts]);
+    assert_eq!(names(&parts), ["part-00000.vortex"]);
+    let line =
+        complaint(&run(&["convert", "--target-file-size", "1m", &source, &path(&folder, "a.vortex")]), 2);
+    assert!(line.contains("must end with `/`"), "{line}");
+}

@@ -256,9 +256,10 @@ fn note_of_subfolders(place: &str, files: &[Found]) -> Option<String> {
 fn jobs(arguments: &Arguments, output: &Path, files: Vec<Found>) -> Outcome<Vec<Job>> {
     // Many files go into a folder, unless a format for all of them is given.
     let has_format = arguments.to.is_some() || Format::of_path(output).is_some();
+    let makes_several = files.len() > 1 || arguments.target_file_size.is_some();
     let is_folder = output.is_dir()
         || output.to_string_lossy().ends_with(std::path::MAIN_SEPARATOR)
-        || (files.len() > 1 && !has_format && output != Path::new("-"));
+        || (makes_several && !has_format && output != Path::new("-") && !output.is_file());
     let extension = if is_folder { Some(Format::Vortex) } else { Format::of_path(output) };
     let Some(format) = arguments.to.or(extension) else {
         return Err(Failure::Usage(format!(
