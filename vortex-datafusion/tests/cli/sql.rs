@@ -406,3 +406,18 @@ fn statements_that_are_not_run_since_nobody_reads_are_no_success() {
         assert!(message.contains("no longer read") && message.contains(left), "{message}");
     }
 }
+
+#[test]
+fn what_does_not_follow_a_command_is_told() {
+    for command in ["\\quiet maybe", "\\pset nope"] {
+        let line = complaint(&run(&["sql", command]), 1);
+        assert!(line.contains("does not take this; \\? lists what it takes"), "{line}");
+    }
+    assert!(complaint(&run(&["sql", "\\nosuch"]), 1).contains("no such command; \\? lists them"));
+}
+
+#[test]
+fn compressed_output_needs_a_format() {
+    let line = complaint(&run(&["sql", "COPY (SELECT 1 AS a) TO 'y.json.gz'"]), 1);
+    assert!(line.contains("STORED AS names the format"), "{line}");
+}

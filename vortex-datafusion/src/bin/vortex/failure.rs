@@ -114,7 +114,7 @@ fn one_line(message: &str) -> String {
 const RAISE_LIMIT: &str = "raise --memory-limit";
 
 /// What to do about errors of libraries, which do not tell.
-const ADVICE: [(&str, &str); 12] = [
+const ADVICE: [(&str, &str); 13] = [
     (
         "getting credentials",
         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; or AWS_SKIP_SIGNATURE=true for a public bucket",
@@ -136,6 +136,10 @@ const ADVICE: [(&str, &str); 12] = [
     (
         "Error encountered while finalizing writes",
         "the disk may be full, or the file too large for a limit of the system",
+    ),
+    (
+        "no registered file format with ext",
+        "STORED AS names the format; of a compressed file, with OPTIONS ('format.compression' 'gzip')",
     ),
     (
         "Inserting into a ListingTable backed by a single file",

@@ -112,7 +112,13 @@ pub(super) fn command_of(input: &str) -> Option<&str> {
 /// Runs a command, given without its `\`.
 pub(super) async fn run_command(session: &mut Session, command: &str) -> Outcome<Next> {
     let words = command.split_whitespace().collect::<Vec<_>>().join(" ");
-    let unknown = || Failure::error(format!("\\{words}: no such command; \\? lists them"));
+    let unknown = || {
+        let name = words.split(' ').next().unwrap_or_default();
+        Failure::error(match name.parse::<Command>() {
+            Ok(_) => format!("\\{words}: \\{name} does not take this; \\? lists what it takes"),
+            Err(()) => format!("\\{words}: no such command; \\? lists them"),
+        })
+    };
     match words.parse::<Command>().map_err(|()| unknown())? {
         Command::Quit => return Ok(Next::Quit),
         Command::Help => println!("{HELP}"),
