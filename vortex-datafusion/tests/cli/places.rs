@@ -383,3 +383,17 @@ fn the_damaged_file_of_a_folder_is_named() {
         assert!(line.contains(&format!("/b.{extension}: ")), "{line}");
     }
 }
+
+#[test]
+fn the_folder_of_the_user_is_short_in_statements() {
+    let home = TempDir::new().unwrap();
+    for sql in [
+        "COPY (SELECT 1 AS a) TO '~/x.vortex'",
+        "CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '~/x.vortex'; SELECT a FROM t",
+        "SELECT a FROM '~/x.vortex'",
+    ] {
+        let output = vortex(&["sql", "-q", sql]).env("HOME", home.path()).output().unwrap();
+        assert!(output.status.success(), "{sql}: {}", stderr(&output));
+    }
+    assert_eq!(names(&home), ["x.vortex"]);
+}

@@ -6,6 +6,7 @@
 
 mod completion;
 mod from_first;
+mod home;
 mod long_cells;
 mod places;
 mod reset;

@@ -32,6 +32,7 @@ use vortex_core::io::local_target;
 use vortex_datafusion::{listing_url, local_path, output_url};
 
 use super::from_first::select_all;
+use super::home;
 use super::long_cells;
 use super::places::{explained, urls_in};
 use super::reset::set_default;
@@ -66,6 +67,7 @@ impl Session {
         while let Some(mut statement) = statements.pop_front() {
             select_all(&mut statement);
             set_default(&mut statement);
+            home::expand(&mut statement);
             // A bug in planning or running one statement does not end the shell.
             let run = AssertUnwindSafe(self.run_statement(statement)).catch_unwind();
             let outcome =
