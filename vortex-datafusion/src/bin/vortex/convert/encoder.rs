@@ -185,6 +185,21 @@ mod tests {
     }
 
     #[test]
+    fn rows_and_structs_without_columns_are_refused() {
+        let rows = Arc::new(Schema::empty());
+        let structs = DataType::Struct(Schema::empty().fields);
+        let structs = Arc::new(Schema::new(vec![Field::new("s", structs, true)]));
+        for (format, schema, told) in [
+            (Format::Csv, &rows, "CSV cannot hold rows without columns"),
+            (Format::Parquet, &rows, "Parquet cannot hold rows without columns"),
+            (Format::Parquet, &structs, "column `s` is a struct without fields"),
+        ] {
+            let refused = Encoder::file(format, schema, Vec::new()).err().unwrap();
+            assert!(matches!(&refused, Failure::Error(message) if message.contains(told)), "{refused:?}");
+        }
+    }
+
+    #[test]
     fn batches_with_dictionaries_of_their_own_make_one_arrow_file() {
         let batch = |texts: [&str; 2]| {
             let texts: DictionaryArray<Int8Type> = texts.into_iter().collect();

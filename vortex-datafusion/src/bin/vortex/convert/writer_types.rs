@@ -156,8 +156,11 @@ pub(super) fn storable_columns_only(schema: &SchemaRef) -> Outcome {
     Ok(())
 }
 
-/// Refuses lists, structs and maps.
+/// Refuses lists, structs and maps, and rows without columns.
 pub(super) fn flat_columns_only(schema: &SchemaRef) -> Outcome {
+    if schema.fields().is_empty() {
+        return Err(Failure::error("CSV cannot hold rows without columns"));
+    }
     match schema.fields().iter().find(|field| field.data_type().is_nested()) {
         None => Ok(()),
         Some(field) => Err(Failure::error(format!(
