@@ -23,6 +23,7 @@ mod dictionary;
 mod float;
 mod fsst;
 mod integer;
+mod levels;
 mod nested;
 mod numbers;
 mod onpair;
@@ -46,6 +47,7 @@ use arrow::array::{Array as _, ArrayRef, AsArray as _};
 use arrow::buffer::NullBuffer;
 
 pub(crate) use self::canonical::canonical;
+pub(crate) use self::levels::Levels;
 use self::scheme::{Context, Kind};
 pub(crate) use self::string::LONG_VALUE;
 pub(crate) use self::text_dictionary::hash as text_hash;
@@ -53,6 +55,7 @@ use crate::array::restore::restore;
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::encodings::{constant, masked};
+use crate::expr::FieldPath;
 use crate::limits::Limits;
 use crate::release::since;
 use crate::scalar::Value;
@@ -101,14 +104,28 @@ impl FromStr for Level {
 /// Encodes chunks of columns.
 #[derive(Debug, Clone)]
 pub(crate) struct Compressor {
-    level: Level,
+    levels: Levels,
     min_reader: Release,
 }
 
 impl Compressor {
     /// Encodes for `min_reader` and all later releases.
     pub(crate) fn new(level: Level, min_reader: Release) -> Self {
-        Self { level, min_reader }
+        Self { levels: level.into(), min_reader }
+    }
+
+    /// Sets the level of a field of `of`, and of fields in it that have none of their own.
+    ///
+    /// # Errors
+    /// If there is no such field.
+    pub(crate) fn set_field_level(&mut self, path: FieldPath, level: Level, of: &DType) -> Result<()> {
+        self.levels.set_field(path, level);
+        self.levels.check(of)
+    }
+
+    /// Encodes a field.
+    pub(crate) fn field(&self, name: &str) -> Self {
+        Self { levels: self.levels.field(name), min_reader: self.min_reader }
     }
 
     /// The oldest release that must read what is encoded.
@@ -127,19 +144,27 @@ impl Compressor {
         }
         // Rows to write are in memory already.
         let array = restore(array, &data_type(dtype)?, &Limits::of_any_bytes())?;
-        compress(&Context::new(self.level, self.min_reader), &array, dtype)
+        self.encode(&array, dtype)
+    }
+
+    /// Compresses a column that has the Arrow type preferred by its dtype. Below it, only fields of structs have levels
+    /// of their own.
+    fn encode(&self, array: &ArrayRef, dtype: &DType) -> Result<WriteNode> {
+        let cx = Context::new(self.levels.level, self.min_reader);
+        let DType::Struct(fields, _) = dtype else { return compress(&cx, array, dtype) };
+        if let Some(nulls) = nulls_alone(&cx, array, dtype)? {
+            return Ok(nulls);
+        }
+        nested::compress_struct(&cx, array.as_struct(), dtype, fields, |name, column, dtype| {
+            self.field(name).encode(column, dtype)
+        })
     }
 }
 
 /// Compresses a column that has the Arrow type preferred by its dtype.
 fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<WriteNode> {
-    let null_count = array.logical_null_count();
-    if !dtype.is_nullable() && null_count > 0 {
-        return Err(Error::invalid(format!("{null_count} nulls in a column of type {dtype}")));
-    }
-    cx.check_readable(dtype)?;
-    if null_count == array.len() && null_count > 0 && scheme::can_be_constant(dtype) {
-        return constant::encode(&Value::Null);
+    if let Some(nulls) = nulls_alone(cx, array, dtype)? {
+        return Ok(nulls);
     }
     match dtype {
         DType::Bool(_) => boolean::compress(cx, array.as_boolean()),
@@ -151,6 +176,20 @@ fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<WriteNode> 
         DType::Extension(extension) => temporal::compress(cx, array, extension),
         _ => nested::compress(cx, array, dtype),
     }
+}
+
+/// Encodes a column that is null in all rows; `None` if it is not.
+///
+/// # Errors
+/// If the column must not have nulls but does, or the oldest reader does not support its type.
+fn nulls_alone(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<Option<WriteNode>> {
+    let null_count = array.logical_null_count();
+    if !dtype.is_nullable() && null_count > 0 {
+        return Err(Error::invalid(format!("{null_count} nulls in a column of type {dtype}")));
+    }
+    cx.check_readable(dtype)?;
+    let are_all = null_count == array.len() && null_count > 0 && scheme::can_be_constant(dtype);
+    are_all.then(|| constant::encode(&Value::Null)).transpose()
 }
 
 /// Encodes a column whose valid rows all have one value; `None` if some rows are null, and the oldest reader does not

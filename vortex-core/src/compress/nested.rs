@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef, AsArray as _};
+use arrow::array::{Array as _, ArrayRef, AsArray as _, StructArray};
 
 use super::boolean::validity;
 use super::canonical::{canonical, visible, visible_items};
@@ -10,8 +10,8 @@ use super::compress as compress_child;
 use super::numbers::compress_positions;
 use super::scheme::{Context, Kind};
 use crate::array::{present, shown_items};
-use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
+use crate::dtype::{DType, StructType};
 use crate::encodings::{fixed_size_list, list, list_view, map, struct_};
 use crate::release::since;
 use crate::wire::WriteNode;
@@ -24,16 +24,9 @@ use crate::{Error, Result};
 pub(super) fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<WriteNode> {
     Ok(match dtype {
         DType::Struct(fields, _) => {
-            let array = array.as_struct();
-            let validity = validity(cx, array.nulls())?;
-            if validity.is_some() && cx.reader() < since::NULLABLE_STRUCT_ARRAYS {
-                let what = format!("{dtype}, with nulls, which release {} does not read", cx.reader());
-                return Err(Error::unsupported("type to write", what));
-            }
-            let columns = array.columns().iter().zip(fields.dtypes());
-            let columns = columns
-                .map(|(column, dtype)| compress_child(cx, &visible(column, array.nulls(), dtype)?, dtype));
-            struct_::encode(columns.collect::<Result<_>>()?, validity)
+            let compress_field =
+                |_: &str, column: &ArrayRef, dtype: &DType| compress_child(cx, column, dtype);
+            compress_struct(cx, array.as_struct(), dtype, fields, compress_field)?
         }
         DType::List(element, _) => {
             let (_, offsets, elements, nulls) = array.as_list::<i32>().clone().into_parts();
@@ -62,6 +55,28 @@ pub(super) fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<
         }
         _ => canonical(array, dtype)?,
     })
+}
+
+/// Compresses a struct, field by field.
+///
+/// # Errors
+/// If a field cannot be encoded, or the oldest release that must read the file does not support structs with nulls.
+pub(super) fn compress_struct(
+    cx: &Context,
+    array: &StructArray,
+    dtype: &DType,
+    fields: &StructType,
+    compress_field: impl Fn(&str, &ArrayRef, &DType) -> Result<WriteNode>,
+) -> Result<WriteNode> {
+    let validity = validity(cx, array.nulls())?;
+    if validity.is_some() && cx.reader() < since::NULLABLE_STRUCT_ARRAYS {
+        let what = format!("{dtype}, with nulls, which release {} does not read", cx.reader());
+        return Err(Error::unsupported("type to write", what));
+    }
+    let columns = array.columns().iter().zip(fields.fields());
+    let columns = columns
+        .map(|(column, (name, dtype))| compress_field(name, &visible(column, array.nulls(), dtype)?, dtype));
+    Ok(struct_::encode(columns.collect::<Result<_>>()?, validity))
 }
 
 /// The context for offsets and sizes of lists.

@@ -26,8 +26,9 @@ pub use like::Like;
 pub(crate) use like::Pattern;
 pub use predicate::{CompareOp, Predicate};
 
-use crate::Result;
+use crate::dtype::DType;
 use crate::scalar::Scalar;
+use crate::{Error, Result};
 
 /// A path of field names from the root: `["address", "city"]`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,6 +49,23 @@ impl FieldPath {
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
         Self::new(self.0.iter().cloned().chain([name.into()]))
+    }
+
+    /// The error for a field that does not exist: `dtype`, which the first `depth` names lead to, has none of the next
+    /// name. It lists the first fields there are.
+    pub(crate) fn missing(&self, depth: usize, dtype: &DType) -> Error {
+        const SHOWN: usize = 20;
+        let around = Self::new(self.0[..depth].iter().cloned());
+        let Some(fields) = dtype.as_struct() else {
+            return Error::invalid(format!("no column `{self}`: `{around}` is {dtype}, without fields"));
+        };
+        let names: Vec<&str> = fields.names().iter().take(SHOWN).map(|name| &**name).collect();
+        let more = match fields.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let place = if depth == 0 { String::new() } else { format!(" in `{around}`") };
+        Error::invalid(format!("no column `{self}`; there are{place}: {}{more}", names.join(", ")))
     }
 }
 

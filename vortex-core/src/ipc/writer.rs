@@ -11,6 +11,7 @@ use crate::dtype::arrow::from_schema;
 use crate::dtype::{DType, Meaning, StructType, time_zone};
 use crate::encodings::struct_;
 use crate::error::ResultExt as _;
+use crate::expr::FieldPath;
 use crate::wire::{EncodingIds, Message, MessageKind, dtype_to_bytes};
 use crate::write::{Intake, MAX_ROW_BYTES, check_depth, raw_bytes};
 use crate::{Error, Level, Release, Result};
@@ -102,6 +103,22 @@ impl<W: Write> IpcWriter<W> {
         self
     }
 
+    /// Compresses one column, or a field of structs given by its path, at another level than that of
+    /// [the stream](Self::with_compression). The level of a struct is that of its fields, too, unless they have one of
+    /// their own.
+    ///
+    /// # Errors
+    /// If there is no such column, or compression was not requested before.
+    pub fn with_column_level(mut self, path: impl Into<FieldPath>, level: Level) -> Result<Self> {
+        let Some(compressor) = &mut self.compressor else {
+            return Err(Error::invalid(
+                "a column has a level only in a stream with compression; request that first",
+            ));
+        };
+        compressor.set_field_level(path.into(), level, &DType::Struct(Arc::clone(&self.fields), false))?;
+        Ok(self)
+    }
+
     /// Writes a batch. It takes several messages if it has more than 65,536 rows, or if its values take more than some
     /// 64 MiB, counting bytes that rows share for each of them.
     ///
@@ -141,13 +158,14 @@ impl<W: Write> IpcWriter<W> {
         if raw_bytes.map(|bytes| bytes as u64).fold(0, u64::saturating_add) > MAX_ROW_BYTES {
             return Err(too_long());
         }
-        let encoded = columns.iter().zip(self.fields.dtypes()).enumerate().map(|(at, (column, dtype))| {
-            let encoded = match &self.compressor {
-                Some(compressor) => compressor.compress(column, dtype),
-                None => canonical(column, dtype),
-            };
-            encoded.at(|| self.intake.place(at))
-        });
+        let encoded =
+            columns.iter().zip(self.fields.fields()).enumerate().map(|(at, (column, (name, dtype)))| {
+                let encoded = match &self.compressor {
+                    Some(compressor) => compressor.field(name).compress(column, dtype),
+                    None => canonical(column, dtype),
+                };
+                encoded.at(|| self.intake.place(at))
+            });
         let root = struct_::encode(encoded.collect::<Result<_>>()?, None);
         let mut ids = EncodingIds::default();
         let blob = root.to_blob(&mut ids)?;
@@ -207,6 +225,7 @@ mod tests {
 
     use super::*;
     use crate::ipc::IpcReader;
+    use crate::kernels::random;
 
     /// Columns that compress well, each in another way.
     fn batch() -> RecordBatch {
@@ -260,6 +279,47 @@ mod tests {
                 assert_eq!(found.collect::<Result<Vec<_>, _>>().unwrap(), batches, "{level}, {release}");
             }
         }
+    }
+
+    #[test]
+    fn columns_and_fields_of_a_stream_are_compressed_at_their_own_levels() {
+        let mut next = random(1);
+        let mut climbing = || -> ArrayRef {
+            let mut sum = 0;
+            Arc::new(Int64Array::from_iter_values((0..5000).map(|_| {
+                sum += (next() % 1000) as i64;
+                sum
+            })))
+        };
+        let inner = ["x", "y"].map(|name| (Arc::new(Field::new(name, DataType::Int64, false)), climbing()));
+        let columns = [("a", climbing()), ("s", Arc::new(StructArray::from(inner.to_vec())) as ArrayRef)];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let fast = || {
+            let writer = IpcWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+            writer.with_compression(Level::Fast, Release::NEWEST)
+        };
+        let stream_len = |levels: &[(FieldPath, Level)]| {
+            let levels = levels.iter().cloned();
+            let mut writer =
+                levels.fold(fast(), |writer, (path, level)| writer.with_column_level(path, level).unwrap());
+            writer.write(&batch).unwrap();
+            let stream = writer.into_inner();
+            let found = IpcReader::try_new(stream.as_slice()).unwrap();
+            assert_eq!(found.collect::<Result<Vec<_>, _>>().unwrap(), std::slice::from_ref(&batch));
+            stream.len()
+        };
+        let compact = |path: FieldPath| (path, Level::Compact);
+        let y_fast = (FieldPath::from(["s", "y"]), Level::Fast);
+        let none = stream_len(&[]);
+        let one = stream_len(&[compact("a".into())]);
+        let two = stream_len(&[compact("a".into()), compact("s".into()), y_fast]);
+        let three = stream_len(&[compact("a".into()), compact("s".into())]);
+        assert!(none > one + 500 && one > two + 500 && two > three + 500, "{none}, {one}, {two}, {three}");
+
+        let error = fast().with_column_level("b", Level::Compact).unwrap_err().to_string();
+        assert!(error.contains("no column `b`; there are: a, s"), "{error}");
+        let plain = IpcWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+        assert!(plain.with_column_level("a", Level::Compact).is_err(), "without compression");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::array::EncodedRef;
-use crate::dtype::{DType, ROOT_COLUMN, StructType};
+use crate::dtype::{DType, ROOT_COLUMN};
 use crate::error::ResultExt as _;
 use crate::expr::FieldPath;
 use crate::file::Footer;
@@ -72,16 +72,11 @@ impl Column {
                 }
             };
         }
-        for (depth, name) in names.iter().enumerate() {
-            let around =
-                || FieldPath::new(path.names()[..path.names().len() - names.len() + depth].iter().cloned());
-            let Some(fields) = dtype.as_struct() else {
-                return Err(Error::invalid(format!(
-                    "no column `{path}`: `{}` is {dtype}, without fields",
-                    around()
-                )));
-            };
-            let at = fields.position(name).ok_or_else(|| missing(path, &around(), fields))?;
+        let first = path.names().len() - names.len();
+        for (depth, name) in (first..).zip(names) {
+            let fields = dtype.as_struct();
+            let found = fields.and_then(|fields| Some((fields, fields.position(name)?)));
+            let (fields, at) = found.ok_or_else(|| path.missing(depth, &dtype))?;
             let nullable = dtype.is_nullable();
             let field = fields.dtypes()[at].clone();
             dtype = if nullable { field.with_nullable(true) } else { field };
@@ -188,19 +183,4 @@ impl Column {
     fn field_of(&self, array: EncodedRef) -> Result<EncodedRef> {
         self.within.iter().try_fold(array, |array, at| array.field(*at))
     }
-}
-
-/// The error for a missing field, which lists the first existing ones.
-fn missing(path: &FieldPath, around: &FieldPath, fields: &StructType) -> Error {
-    const SHOWN: usize = 20;
-    let names: Vec<&str> = fields.names().iter().take(SHOWN).map(|name| &**name).collect();
-    let more = match fields.len().saturating_sub(SHOWN) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let place = match around.names() {
-        [] => String::new(),
-        _ => format!(" in `{around}`"),
-    };
-    Error::invalid(format!("no column `{path}`; there are{place}: {}{more}", names.join(", ")))
 }

@@ -34,6 +34,7 @@ pub(super) struct Job {
     pub(super) leaf: usize,
     pub(super) dtype: DType,
     pub(super) path: String,
+    pub(super) compressor: Compressor,
     /// Arrays that contain the rows, possibly among others.
     pub(super) pieces: Vec<ArrayRef>,
     /// The rows of each chunk, counted from the start of the pieces.
@@ -106,10 +107,10 @@ impl Job {
     ///
     /// # Errors
     /// If they cannot be encoded.
-    pub(super) async fn run(mut self, compressor: &Compressor) -> Result<Option<Encoded>> {
+    pub(super) async fn run(mut self) -> Result<Option<Encoded>> {
         let turn = self.turn.take();
         let max_bytes = turn.as_ref().map_or(0, |turn| turn.max_dictionary_bytes);
-        let column = ColumnContext { dtype: &self.dtype, compressor, max_bytes };
+        let column = ColumnContext { dtype: &self.dtype, compressor: &self.compressor, max_bytes };
         let place = || format!("column `{}`", self.path);
         let Some(turn) = turn else {
             return self.encode(column, &mut DictionaryState::Apart, true).map(Some).at(place);

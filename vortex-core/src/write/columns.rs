@@ -12,6 +12,8 @@ use std::sync::Arc;
 use arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray};
 use arrow::buffer::BooleanBuffer;
 
+use crate::Level;
+use crate::compress::Levels;
 use crate::dtype::{DType, StructType};
 use crate::layout::ids;
 use crate::wire::WriteLayout;
@@ -22,6 +24,7 @@ pub(super) struct Leaf {
     /// Names from the root down, joined by dots, for use in errors.
     pub(super) path: String,
     pub(super) dtype: DType,
+    pub(super) level: Level,
     /// The root field it is part of.
     pub(super) root: usize,
     /// Whether its statistics are those of the root field.
@@ -50,18 +53,20 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    pub(super) fn new(root: &StructType) -> Self {
+    pub(super) fn new(root: &StructType, levels: &Levels) -> Self {
         let mut leaves = Vec::with_capacity(root.len());
         let fields = root.fields().enumerate();
         let fields = fields.map(|(at, (name, dtype))| {
+            let levels = levels.field(name);
             let leaf = Leaf {
                 path: name.to_string(),
                 dtype: dtype.clone(),
+                level: levels.level,
                 root: at,
                 is_root: true,
                 is_visible: true,
             };
-            shape(leaf, &mut leaves)
+            shape(leaf, &levels, &mut leaves)
         });
         Self { fields: fields.collect(), leaves }
     }
@@ -83,7 +88,7 @@ impl Columns {
     }
 }
 
-fn shape(leaf: Leaf, leaves: &mut Vec<Leaf>) -> Shape {
+fn shape(leaf: Leaf, levels: &Levels, leaves: &mut Vec<Leaf>) -> Shape {
     let DType::Struct(fields, nullable) = &leaf.dtype else {
         leaves.push(leaf);
         return Shape::Leaf;
@@ -93,20 +98,23 @@ fn shape(leaf: Leaf, leaves: &mut Vec<Leaf>) -> Shape {
         leaves.push(Leaf {
             path: format!("{} (validity)", leaf.path),
             dtype: DType::Bool(false),
+            level: leaf.level,
             root: leaf.root,
             is_root: false,
             is_visible: false,
         });
     }
     let fields = fields.fields().map(|(name, dtype)| {
+        let levels = levels.field(name);
         let field = Leaf {
             path: format!("{}.{name}", leaf.path),
             dtype: dtype.clone(),
+            level: levels.level,
             root: leaf.root,
             is_root: false,
             is_visible: leaf.is_visible && !nullable,
         };
-        shape(field, leaves)
+        shape(field, &levels, leaves)
     });
     let fields = fields.collect();
     Shape::Struct { nullable, fields }

@@ -7,7 +7,6 @@ use std::task::{Context, Poll, Waker};
 use tokio::task::JoinSet;
 
 use super::chunk::{Encoded, Job};
-use crate::compress::Compressor;
 use crate::{Error, Result};
 
 /// Minimum number of bytes for a task to be worthwhile: narrow chunks share a task.
@@ -16,7 +15,6 @@ const TASK_BYTES: usize = 512 << 10;
 /// Chunks being encoded, group by group.
 #[derive(Debug)]
 pub(super) struct Encoder {
-    compressor: Compressor,
     tasks: JoinSet<(TaskId, Ended)>,
     /// Groups being encoded, the oldest first.
     groups: VecDeque<Group>,
@@ -46,9 +44,8 @@ struct Group {
 }
 
 impl Encoder {
-    pub(super) fn new(compressor: Compressor) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            compressor,
             tasks: JoinSet::new(),
             groups: VecDeque::new(),
             first_group: 0,
@@ -108,7 +105,7 @@ impl Encoder {
         }
         self.groups.push_back(Group { left: tasks.len(), encoded: tasks.iter().map(|_| None).collect() });
         for (at, jobs) in tasks.into_iter().enumerate() {
-            let mut task = Box::pin(run(jobs, self.compressor.clone()));
+            let mut task = Box::pin(run(jobs));
             if all_bytes < TASK_BYTES {
                 let mut context = Context::from_waker(Waker::noop());
                 let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut context)));
@@ -171,10 +168,10 @@ impl Encoder {
     }
 }
 
-async fn run(jobs: Vec<Job>, compressor: Compressor) -> Ended {
+async fn run(jobs: Vec<Job>) -> Ended {
     let mut encoded = Vec::with_capacity(jobs.len());
     for job in jobs {
-        match job.run(&compressor).await? {
+        match job.run().await? {
             Some(done) => encoded.push(done),
             None => return Ok(None),
         }
@@ -189,6 +186,7 @@ mod tests {
     use arrow::array::{ArrayRef, Int32Array};
 
     use super::*;
+    use crate::compress::Compressor;
     use crate::dtype::{DType, PType};
     use crate::write::row_sizes::RowSizes;
     use crate::{Level, Release};
@@ -201,6 +199,7 @@ mod tests {
             leaf: 0,
             dtype,
             path,
+            compressor: Compressor::new(Level::Default, Release::NEWEST),
             pieces,
             chunks: std::iter::once(0..100).collect(),
             sizes: RowSizes { raw, joined: raw, waiting },
@@ -212,7 +211,7 @@ mod tests {
 
     #[tokio::test]
     async fn runs_count_as_rows_where_they_become_rows() {
-        let mut encoder = Encoder::new(Compressor::new(Level::Default, Release::NEWEST));
+        let mut encoder = Encoder::new();
         encoder.cpus = 2;
         encoder.start((0..5).map(|_| job(1 << 20, 100)).collect()).unwrap();
         assert_eq!(encoder.buffered_bytes(), 5 * 100 + 2 * ((1 << 20) - 100));

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::compress::Levels;
+use crate::expr::FieldPath;
 use crate::file::SegmentCompression;
 use crate::wire::{MAX_USER_KEY_LEN, MAX_USER_METADATA};
 use crate::{Error, Level, Release, Result};
@@ -29,7 +31,7 @@ const MEMORY_BUDGET: usize = 64 << 20;
 /// The entries of metadata are those of [`Footer::user_metadata`](crate::file::Footer::user_metadata).
 #[derive(Debug, Clone)]
 pub struct WriteOptions {
-    pub(super) level: Level,
+    pub(super) levels: Levels,
     pub(super) min_reader: Option<Release>,
     pub(super) memory_budget: usize,
     pub(super) metadata: Vec<(Arc<str>, Bytes)>,
@@ -40,7 +42,7 @@ pub struct WriteOptions {
 impl Default for WriteOptions {
     fn default() -> Self {
         Self {
-            level: Level::default(),
+            levels: Levels::default(),
             min_reader: None,
             memory_budget: MEMORY_BUDGET,
             metadata: Vec::new(),
@@ -59,7 +61,24 @@ impl WriteOptions {
     /// Sets the trade-off between the size of the file and the time to decode it; [`Level::Default`] by default.
     #[must_use]
     pub fn with_level(mut self, level: Level) -> Self {
-        self.level = level;
+        self.levels.level = level;
+        self
+    }
+
+    /// Sets the level of one column, or of a field of structs given by its path, in place of [that of the
+    /// file](Self::with_level). The level of a struct is that of its fields, too, unless they have one of their own.
+    /// [`FileWriter::try_new`](super::FileWriter::try_new) fails if a path names no column.
+    ///
+    /// ```
+    /// # use vortex_core::Level;
+    /// # use vortex_core::write::WriteOptions;
+    /// let options = WriteOptions::new()
+    ///     .with_column_level("id", Level::Fast)
+    ///     .with_column_level(["address", "city"], Level::Compact);
+    /// ```
+    #[must_use]
+    pub fn with_column_level(mut self, path: impl Into<FieldPath>, level: Level) -> Self {
+        self.levels.set_field(path.into(), level);
         self
     }
 

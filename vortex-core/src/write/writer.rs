@@ -52,6 +52,7 @@ pub struct FileWriter {
     options: WriteOptions,
     /// The oldest release for which encodings are chosen.
     min_reader: Release,
+    /// Of what describes the columns.
     compressor: Compressor,
     narrow_keys: NarrowKeys,
     pending: PendingRows,
@@ -74,7 +75,8 @@ impl FileWriter {
     ///
     /// # Errors
     /// If a column has a type that Vortex does not have, or that the oldest release which must read the
-    /// file does not have; the error names both. If types nest deeper than readers accept, some 30 levels, or 18 of
+    /// file does not have; the error names both. If a [level](WriteOptions::with_column_level) is set for a column that does
+    /// not exist. If types nest deeper than readers accept, some 30 levels, or 18 of
     /// maps. If the metadata of the schema and of its fields is longer than readers accept.
     pub fn try_new(sink: impl Sink, schema: SchemaRef, options: WriteOptions) -> Result<Self> {
         let (dtype, min_reader) = match options.min_reader {
@@ -89,10 +91,11 @@ impl FileWriter {
             dtype.as_columns().cloned().ok_or_else(|| Error::invalid("a schema must be a struct"))?;
         check_depth(&dtype)?;
         check_names(&fields, "")?;
-        let columns = Columns::new(&fields);
+        options.levels.check(&dtype)?;
+        let columns = Columns::new(&fields, &options.levels);
         let intake = Intake::try_new(SchemaRef::clone(&schema), &fields)?;
         let arrow_schema = arrow_schema(&schema, &dtype)?;
-        let compressor = Compressor::new(options.level, min_reader);
+        let compressor = Compressor::new(options.levels.level, min_reader);
         let leaf_count = columns.leaves.len();
         let texts = columns.leaves.iter().map(|leaf| may_share_dictionary(&leaf.dtype).then(new_text));
         let texts: Vec<_> = texts.collect();
@@ -103,7 +106,7 @@ impl FileWriter {
         Ok(Self {
             narrow_keys: NarrowKeys::new(&schema),
             pending: PendingRows::new(leaf_count),
-            encoder: Encoder::new(compressor.clone()),
+            encoder: Encoder::new(),
             output: Output::new(Container::new(Box::new(sink), &options), leaf_count),
             started_bytes: 0,
             null_counts: vec![0; fields.len()],
@@ -355,6 +358,7 @@ impl FileWriter {
             leaf: cut.leaf,
             dtype: leaf.dtype.clone(),
             path: leaf.path.clone(),
+            compressor: Compressor::new(leaf.level, self.min_reader),
             pieces: cut.pieces.clone(),
             sizes: cut.sizes.share(chunks.iter().map(Range::len).sum(), cut.rows),
             first_row: cut.first_row + chunks.first().map_or(0, |chunk| chunk.start as u64),
@@ -396,12 +400,102 @@ fn new_text() -> oneshot::Receiver<DictionaryState> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::sync::Arc;
 
+    use arrow::array::{ArrayRef, Int64Array, StringArray, StructArray};
     use arrow::datatypes::{DataType, Field, Schema};
+    use futures::TryStreamExt as _;
 
     use super::*;
     use crate::io::MemorySink;
+    use crate::kernels::random;
+    use crate::layout::LayoutRef;
+    use crate::{Level, VortexFile};
+
+    const ROWS: usize = 50_000;
+
+    /// A column that climbs by random steps.
+    fn climbing(seed: u64) -> ArrayRef {
+        let mut next = random(seed);
+        let mut sum = 0;
+        Arc::new(Int64Array::from_iter_values((0..ROWS).map(|_| {
+            sum += (next() % 1000) as i64;
+            sum
+        })))
+    }
+
+    /// A column of a few hundred sentences.
+    fn sentences() -> ArrayRef {
+        let mut next = random(7);
+        let sentence = |at: u64| format!("customer {} wants parcel {} at the back door", at * 7919, at % 13);
+        Arc::new(StringArray::from_iter_values((0..ROWS).map(|_| sentence(next() % 500))))
+    }
+
+    /// Ids of the layouts of a column and of the encodings in its chunks.
+    async fn ids(file: &VortexFile, column: &LayoutRef) -> BTreeSet<String> {
+        let (mut ids, mut open) = (BTreeSet::new(), vec![Arc::clone(column)]);
+        while let Some(layout) = open.pop() {
+            ids.insert(layout.id().to_owned());
+            for segment in layout.segments() {
+                let encodings = file.array_encodings(segment).await.unwrap();
+                ids.extend(encodings.into_iter().map(|(_, id)| id.to_string()));
+            }
+            let children = layout.children().unwrap().into_iter();
+            open.extend(children.filter(|(name, _)| name != "zones").map(|(_, child)| child));
+        }
+        ids
+    }
+
+    #[tokio::test]
+    async fn columns_and_fields_are_compressed_at_their_own_levels() {
+        let inner = [("x", climbing(1)), ("y", climbing(2))]
+            .map(|(name, column)| (Arc::new(Field::new(name, column.data_type().clone(), false)), column));
+        let columns: [(&str, ArrayRef); 4] = [
+            ("plain", climbing(3)),
+            ("small", climbing(4)),
+            ("text", sentences()),
+            ("pair", Arc::new(StructArray::from(inner.to_vec()))),
+        ];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let options = WriteOptions::new()
+            .with_column_level("small", Level::Compact)
+            .with_column_level("text", Level::Compact)
+            .with_column_level(["pair", "y"], Level::Fast)
+            .with_column_level("pair", Level::Compact)
+            .with_level(Level::Fast);
+        let sink = MemorySink::new();
+        let mut writer = FileWriter::try_new(sink.clone(), batch.schema(), options).unwrap();
+        writer.write(&batch).await.unwrap();
+        writer.finish().await.unwrap();
+        let file = VortexFile::open_bytes(sink.bytes().unwrap()).unwrap();
+
+        let columns: Vec<LayoutRef> = (0..4).map(|at| file.footer().column_layout(at).unwrap()).collect();
+        let field = |at| columns[3].field(at).unwrap().unwrap();
+        for (column, is_compact) in [
+            (&columns[0], false),
+            (&columns[1], true),
+            (&columns[2], true),
+            (&field(0), true),
+            (&field(1), false),
+        ] {
+            let ids = ids(&file, column).await;
+            let is_slow = |id: &String| ["vortex.pco", "vortex.zstd", "vortex.onpair"].contains(&id.as_str());
+            assert_eq!(ids.iter().any(is_slow), is_compact, "{ids:?}");
+        }
+        assert!(ids(&file, &columns[2]).await.contains("vortex.dict"), "a shared dictionary");
+        let scan = file.scan().with_schema(batch.schema());
+        let found: Vec<RecordBatch> = scan.into_stream().unwrap().try_collect().await.unwrap();
+        assert_eq!(arrow::compute::concat_batches(&batch.schema(), &found).unwrap(), batch);
+    }
+
+    #[test]
+    fn a_level_for_a_column_that_does_not_exist_is_refused() {
+        let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, true)]));
+        let options = WriteOptions::new().with_column_level("b", Level::Fast);
+        let error = FileWriter::try_new(MemorySink::new(), schema, options).unwrap_err().to_string();
+        assert!(error.contains("no column `b`; there are: a"), "{error}");
+    }
 
     #[test]
     fn no_release_is_named_as_a_reader_of_more_types_than_they_accept() {
