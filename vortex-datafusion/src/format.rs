@@ -235,6 +235,8 @@ impl FileFormat for VortexFormat {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let sink = VortexSink::try_new(config, self.options(state)?, order.as_ref())?
             .with_all_metadata(self.table.metadata().clone());
+        let mut levels = self.table.levels();
+        let sink = levels.try_fold(sink, |sink, (column, level)| sink.with_column_level(column, level))?;
         // The session may have set it for other statements.
         if sink.is_single_file() && self.table.over(VortexOptions::default())?.target_file_size > 0 {
             return plan_err!(

@@ -75,6 +75,7 @@
 mod aggregation;
 #[cfg(feature = "proto")]
 mod codec;
+mod column_levels;
 mod convert;
 mod format;
 mod functions;
@@ -101,6 +102,8 @@ mod user_metadata;
 
 #[cfg(feature = "proto")]
 pub use codec::VortexCodec;
+#[doc(hidden)]
+pub use column_levels::column_path;
 pub use convert::schema::merge as merge_schemas;
 pub use format::{VortexFormat, VortexFormatFactory};
 pub use open_table::VortexTable;

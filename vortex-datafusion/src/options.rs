@@ -14,6 +14,7 @@ use vortex_core::write::WriteOptions;
 use vortex_core::{Level, Release};
 
 use crate::size::parse_size;
+use crate::{column_levels, user_metadata};
 
 /// The word that stands for the default of any option.
 const DEFAULT: &str = "default";
@@ -302,6 +303,11 @@ impl VortexOptions {
     /// If there is no such option, or the value does not fit it.
     pub fn set_by_name(&mut self, name: &str, value: &str) -> Result<()> {
         let Some(entry) = ENTRIES.iter().find(|entry| entry.name == name) else {
+            if [column_levels::PREFIX, user_metadata::PREFIX].iter().any(|prefix| name.starts_with(prefix)) {
+                return config_err!(
+                    "`{name}` is an option of a table or a COPY: OPTIONS ('{name}' '{value}')"
+                );
+            }
             return config_err!("unknown Vortex option `{name}`; there are: {}", names());
         };
         match (entry.set)(self, &value.trim().to_ascii_lowercase()) {

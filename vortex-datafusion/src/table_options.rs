@@ -1,10 +1,12 @@
 //! The options of one table or `COPY`, as `OPTIONS` states them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use datafusion_common::config::Extensions;
 use datafusion_common::{Result, config_err};
+use vortex_core::Level;
 
+use crate::column_levels::{self, level_of};
 use crate::options::VortexOptions;
 use crate::user_metadata::{self, UserMetadata};
 
@@ -17,12 +19,13 @@ const OTHER_NAMESPACES: [&str; 6] = ["aws", "azure", "gcp", "google", "http", "e
 pub(crate) struct TableOptions {
     own: Vec<(String, String)>,
     metadata: UserMetadata,
+    levels: BTreeMap<String, Level>,
 }
 
 impl TableOptions {
-    /// Options as specified by SQL's `OPTIONS`: `format.name` or `vortex.name`, in lower case, or `metadata::key` in place of
-    /// the name. Those of other namespaces are
-    /// left to whoever they are for: to a store, or to `extensions` of the session.
+    /// Options as specified by SQL's `OPTIONS`: `format.name` or `vortex.name`, in lower case, or `metadata::key` or
+    /// `level::column` in place of the name. Those of other namespaces are left to whoever they are for: to a store, or to
+    /// `extensions` of the session.
     ///
     /// # Errors
     /// If a name or value is unknown.
@@ -31,14 +34,21 @@ impl TableOptions {
             OTHER_NAMESPACES.contains(&namespace) || extensions.iter().any(|(known, _)| known == namespace)
         };
         let mut checked = VortexOptions::default();
-        let (mut own, mut metadata) = (Vec::new(), UserMetadata::default());
+        let (mut own, mut metadata, mut levels) = (Vec::new(), UserMetadata::default(), BTreeMap::new());
         for (key, value) in options {
-            let name = match key.strip_prefix("format.").or_else(|| key.strip_prefix("vortex.")) {
+            let of_format = key.strip_prefix("format.").or_else(|| key.strip_prefix("vortex."));
+            // DataFusion puts no namespace in front of a name with dots.
+            let name = of_format.unwrap_or(key);
+            if let Some(key) = name.strip_prefix(user_metadata::PREFIX) {
+                metadata.insert(key, value)?;
+                continue;
+            }
+            if let Some(column) = name.strip_prefix(column_levels::PREFIX) {
+                levels.insert(column.to_owned(), level_of(column, value)?);
+                continue;
+            }
+            let name = match of_format {
                 Some("compression") if value.eq_ignore_ascii_case("uncompressed") => continue,
-                Some(name) if name.starts_with(user_metadata::PREFIX) => {
-                    metadata.insert(&name[user_metadata::PREFIX.len()..], value)?;
-                    continue;
-                }
                 Some(name) => name,
                 None => match key.split_once('.') {
                     Some((namespace, _)) if is_known(namespace) => continue,
@@ -55,7 +65,7 @@ impl TableOptions {
             own.push((name.to_owned(), value.clone()));
         }
         own.sort();
-        Ok(Self { own, metadata })
+        Ok(Self { own, metadata, levels })
     }
 
     /// The options in effect: a session's, overridden by the table's.
@@ -68,6 +78,11 @@ impl TableOptions {
     /// What files that are written get.
     pub(crate) fn metadata(&self) -> &UserMetadata {
         &self.metadata
+    }
+
+    /// The levels of single columns of files that are written.
+    pub(crate) fn levels(&self) -> impl Iterator<Item = (&str, Level)> {
+        self.levels.iter().map(|(column, level)| (column.as_str(), *level))
     }
 }
 
@@ -121,6 +136,30 @@ mod tests {
     fn the_word_for_the_default_overrides_the_session_too() {
         let session = VortexOptions { prune: false, ..VortexOptions::default() };
         assert!(table(&[("prune", "default")]).unwrap().over(session).unwrap().prune);
+    }
+
+    #[test]
+    fn names_of_columns_and_keys_of_metadata_may_contain_dots() {
+        let options = table(&[
+            ("format.level::id", "Fast"),
+            ("level::address.city", "compact"),
+            ("vortex.level::a::b", "default"),
+            ("metadata::a.b", "x"),
+        ]);
+        let options = options.unwrap();
+        let levels = [("a::b", Level::Default), ("address.city", Level::Compact), ("id", Level::Fast)];
+        assert_eq!(options.levels().collect::<Vec<_>>(), levels);
+        assert_eq!(options.metadata().iter().collect::<Vec<_>>(), [("a.b", "x")]);
+        let error = table(&[("format.level::id", "quick")]).unwrap_err().to_string();
+        assert!(error.contains("`quick` is not a value of the Vortex option `level::id`"), "{error}");
+    }
+
+    #[test]
+    fn what_concerns_columns_of_files_is_no_option_of_a_session() {
+        for name in ["level::id", "metadata::station"] {
+            let error = VortexOptions::default().set(name, "fast").unwrap_err().to_string();
+            assert!(error.contains(&format!("a COPY: OPTIONS ('{name}' 'fast')")), "{error}");
+        }
     }
 
     #[test]

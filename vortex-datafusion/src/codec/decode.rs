@@ -27,6 +27,7 @@ use datafusion_proto::protobuf;
 use super::VortexCodec;
 use super::messages::{Scan, Selection, Sink, SortKey};
 use crate::aggregation::{Aggregation, Function, Kind};
+use crate::column_levels::level_of;
 use crate::grouping::CodedAggregateExec;
 use crate::options::VortexOptions;
 use crate::pushdown::{BestFirst, Filters};
@@ -140,6 +141,9 @@ impl Decoding<'_> {
         let mut decoded = VortexSink::try_new(config, options, order.as_ref())?;
         for (key, value) in &sink.metadata {
             decoded = decoded.with_user_metadata(key, value)?;
+        }
+        for (column, level) in &sink.levels {
+            decoded = decoded.with_column_level(column, level_of(column, level)?)?;
         }
         Ok(Arc::new(DataSinkExec::new(Arc::clone(input), Arc::new(decoded), order)))
     }

@@ -112,11 +112,13 @@ impl Encoding<'_> {
     pub(super) fn sink(&self, exec: &DataSinkExec, sink: &VortexSink) -> Result<Sink> {
         let keys = exec.sort_order().iter().flat_map(|order| order.iter());
         let order = keys.map(|key| self.sort_key(&key.expr, key.options));
+        let levels = sink.column_levels().iter();
         Ok(Sink {
             config: Some(sink.config().try_into()?),
             options: to_map(sink.options()),
             order: order.collect::<Result<_>>()?,
             metadata: sink.metadata().iter().map(|(key, value)| (key.into(), value.into())).collect(),
+            levels: levels.map(|(path, level)| (path.to_string(), level.to_string())).collect(),
         })
     }
 

@@ -95,6 +95,9 @@ pub(super) struct Sink {
     pub(super) order: Vec<SortKey>,
     #[prost(map = "string, string", tag = "4")]
     pub(super) metadata: HashMap<String, String>,
+    /// The levels of single columns.
+    #[prost(map = "string, string", tag = "5")]
+    pub(super) levels: HashMap<String, String>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

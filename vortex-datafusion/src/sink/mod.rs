@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use datafusion_common::Result;
+use datafusion_common::{Result, plan_datafusion_err};
 use datafusion_common_runtime::SpawnedTask;
 use datafusion_datasource::display::FileGroupDisplay;
 use datafusion_datasource::file_sink_config::{FileSink, FileSinkConfig};
@@ -48,7 +48,10 @@ use datafusion_physical_plan::{DisplayAs, DisplayFormatType};
 use object_store::ObjectStore;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use vortex_core::Level;
+use vortex_core::expr::FieldPath;
 
+use crate::column_levels::{PREFIX, column_path};
 use crate::options::VortexOptions;
 use crate::orders::{self, SortedColumn};
 use crate::user_metadata::UserMetadata;
@@ -63,6 +66,7 @@ pub struct VortexSink {
     config: FileSinkConfig,
     options: VortexOptions,
     metadata: UserMetadata,
+    column_levels: Vec<(FieldPath, Level)>,
     /// The columns by which the rows of each file are supposed to be sorted.
     order: Vec<SortedColumn>,
     /// The columns of the files.
@@ -103,6 +107,7 @@ impl VortexSink {
             config,
             options,
             metadata: UserMetadata::default(),
+            column_levels: Vec::new(),
             order,
             file_schema,
             schema,
@@ -129,6 +134,26 @@ impl VortexSink {
     #[cfg(feature = "proto")]
     pub(crate) fn metadata(&self) -> &UserMetadata {
         &self.metadata
+    }
+
+    /// Compresses a column at another level than [that of the options](VortexOptions::level). A field of a struct is named
+    /// like `address.city`; the level of a struct is that of its fields, too, unless they have one of their own. If no column
+    /// has exactly this name, case is ignored.
+    ///
+    /// # Errors
+    /// If the files will have no such column, for instance because folders are named after it, or several that differ in
+    /// case.
+    pub fn with_column_level(mut self, column: &str, level: Level) -> Result<Self> {
+        let path = column_path(&self.file_schema, column).map_err(|found| {
+            plan_datafusion_err!("{PREFIX}{column}: the files that are written have {found}")
+        })?;
+        self.column_levels.push((path, level));
+        Ok(self)
+    }
+
+    #[cfg(feature = "proto")]
+    pub(crate) fn column_levels(&self) -> &[(FieldPath, Level)] {
+        &self.column_levels
     }
 
     /// How files are written.
@@ -204,12 +229,16 @@ impl FileSink for VortexSink {
         // Includes time spent in storage: writing a part waits for an earlier one.
         let write_time = MetricBuilder::new(&self.metrics).subset_time("write_time", 0);
 
+        let mut options = self.metadata.added_to(self.options.write_options())?;
+        for (path, level) in &self.column_levels {
+            options = options.with_column_level(path.clone(), *level);
+        }
         let destination = Arc::new(Destination {
             store,
             has_unique_paths: !self.is_single_file(),
             schema: Arc::clone(&self.file_schema),
             partitions: PartitionColumns::new(&self.config),
-            options: self.metadata.added_to(self.options.write_options())?,
+            options,
             order: self.order.clone(),
             full_at: self.may_split().then_some(self.options.target_file_size),
             ends_early: !self.is_single_file() && self.config.table_partition_cols.is_empty(),

@@ -18,9 +18,10 @@ use super::factory::VortexTableFactory;
 use super::places::{listing_url, output_url, store_name};
 use super::read_options::VortexReadOptions;
 use super::write_options::VortexWriteOptions;
+use crate::column_levels;
 use crate::format::{EXTENSION, VortexFormatFactory};
 use crate::sink::{VortexSink, WrittenFile};
-use crate::user_metadata::PREFIX;
+use crate::user_metadata;
 
 /// Reading Vortex files in a session that [supports](crate::register) them, with the options of the session unless a
 /// table has its own.
@@ -160,7 +161,7 @@ pub trait VortexDataFrameExt {
     /// If a type cannot be written, or the query or storage fails; nothing is left behind then. If a column to name folders
     /// after does not exist, or no folder can be named after it or its values: its name has letters that names of folders
     /// encode, one of the values is null or a date with a time of day, or their type is not supported. If an entry of metadata
-    /// is refused. If the planner of the session plans something else than to write Vortex files.
+    /// is refused, or a level is for a column that files will not have. If the planner of the session plans something else than to write Vortex files.
     async fn write_vortex(self, path: &str, options: VortexWriteOptions) -> Result<Vec<WrittenFile>>;
 }
 
@@ -208,7 +209,14 @@ fn copy(rows: DataFrame, path: &str, options: &VortexWriteOptions) -> Result<Dat
     let single_file = options.is_single_file(path)?.to_string();
     let mut of_sink = HashMap::from([("single_file_output".to_owned(), single_file)]);
     let metadata = options.metadata().iter();
-    of_sink.extend(metadata.map(|(key, value)| (format!("format.{PREFIX}{key}"), value.clone())));
+    of_sink.extend(
+        metadata.map(|(key, value)| (format!("format.{}{key}", user_metadata::PREFIX), value.clone())),
+    );
+    let levels = options.column_levels().iter();
+    of_sink.extend(
+        levels
+            .map(|(column, level)| (format!("format.{}{column}", column_levels::PREFIX), level.to_string())),
+    );
     let (state, rows) = rows.into_parts();
     let (rows, columns) = (options.sorted(rows)?, options.partition_by().to_vec());
     let copy = LogicalPlanBuilder::copy_to(rows, output_url(path)?, format, of_sink, columns)?;

@@ -2,6 +2,7 @@
 
 use datafusion_common::{Result, plan_err};
 use datafusion_expr::{LogicalPlan, LogicalPlanBuilder, SortExpr};
+use vortex_core::Level;
 
 use crate::options::VortexOptions;
 
@@ -30,6 +31,7 @@ pub struct VortexWriteOptions {
     single_file_output: Option<bool>,
     options: Option<VortexOptions>,
     metadata: Vec<(String, String)>,
+    column_levels: Vec<(String, Level)>,
 }
 
 impl VortexWriteOptions {
@@ -77,6 +79,20 @@ impl VortexWriteOptions {
     pub fn with_user_metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.push((key.into(), value.into()));
         self
+    }
+
+    /// Compresses a column at another level than [that of the options](VortexOptions::level). A field of a struct is named
+    /// like `address.city`; the level of a struct is that of its fields, too, unless they have one of their own. If no column
+    /// has exactly this name, case is ignored. In SQL, `OPTIONS ('level::address.city' 'compact')`.
+    #[must_use]
+    pub fn with_column_level(mut self, column: impl Into<String>, level: Level) -> Self {
+        self.column_levels.push((column.into(), level));
+        self
+    }
+
+    /// The levels of single columns, in the order in which they were added.
+    pub(super) fn column_levels(&self) -> &[(String, Level)] {
+        &self.column_levels
     }
 
     /// The entries of metadata, in the order in which they were added.

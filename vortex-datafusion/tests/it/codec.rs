@@ -194,7 +194,8 @@ async fn writes_come_back() {
     let target = folder.path().join("copy.vortex");
     let context = session();
     let copy = format!(
-        "COPY (SELECT * FROM '{}' ORDER BY o_custkey DESC) TO '{}' OPTIONS (level 'fast', 'metadata::a' 'b')",
+        "COPY (SELECT * FROM '{}' ORDER BY o_custkey DESC) TO '{}' OPTIONS (level 'fast', 'metadata::a' 'b',
+         'level::o_orderkey' 'compact')",
         path.display(),
         target.display()
     );
@@ -207,6 +208,17 @@ async fn writes_come_back() {
     assert_eq!(run(&context, &first).await.column(0), run(&context, &largest).await.column(0));
     let written = VortexFile::open_path(&target).await.unwrap();
     assert_eq!(written.user_metadata("a").await.unwrap().unwrap(), "b");
+    let mut slow = Vec::new();
+    for at in 0..9 {
+        let layout = written.footer().column_layout(at).unwrap();
+        for segment in layout.segments() {
+            let encodings = written.array_encodings(segment).await.unwrap();
+            slow.extend(
+                encodings.into_iter().map(|(_, id)| (at, id)).filter(|(_, id)| **id == *"vortex.pco"),
+            );
+        }
+    }
+    assert!(!slow.is_empty() && slow.iter().all(|(at, _)| *at == 0), "{slow:?}");
 }
 
 #[tokio::test]

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, DictionaryArray, Float32Array,
-    Float64Array, Int8Array, Int32Array, Int64Array, LargeStringArray, ListArray, RecordBatch, StringArray,
-    StringViewArray, StructArray, Time64MicrosecondArray, TimestampMillisecondArray, UInt16Array,
-    UInt64Array,
+    ArrayRef, AsArray as _, BinaryArray, BooleanArray, Date32Array, Decimal128Array, DictionaryArray,
+    Float32Array, Float64Array, Int8Array, Int32Array, Int64Array, LargeStringArray, ListArray, RecordBatch,
+    StringArray, StringViewArray, StructArray, Time64MicrosecondArray, TimestampMillisecondArray,
+    UInt16Array, UInt64Array,
 };
 use arrow::datatypes::{DataType, Field, Int32Type, Schema};
 use datafusion::common::ScalarValue;
@@ -17,8 +17,10 @@ use datafusion::datasource::sink::DataSinkExec;
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
-use vortex_core::Release;
-use vortex_datafusion::VortexSink;
+use vortex_core::{Level, Release};
+use vortex_datafusion::{
+    VortexDataFrameExt as _, VortexOptions, VortexSink, VortexWriteOptions, enable_url_tables,
+};
 
 use crate::files::{copy, create, error, physical, plan, run, session, session_within, show};
 
@@ -367,4 +369,86 @@ async fn checksums_are_verified_by_queries_that_ask_for_it() {
     run(&fresh, "SET vortex.verify_checksums = true").await;
     let error = error(&fresh, &format!("SELECT n, m FROM '{}'", path.display())).await;
     assert!(error.contains("checksum") && error.contains("sums.vortex"), "{error}");
+}
+
+/// Rows with columns that climb by uneven steps, which only encodings that decode slowly make small.
+const CLIMBING: &str =
+    "SELECT value AS id, id AS \"Id2\", named_struct('Lat', id, 'lon', id) AS place, value % 2 AS day
+    FROM (SELECT value, value * 1000 + value * value * 7919 % 1009 AS id FROM generate_series(1, 40000))";
+
+/// Which of the columns and fields have chunks that decode slowly, in the files at a place.
+async fn compact(context: &SessionContext, place: impl std::fmt::Display) -> String {
+    let sql = format!(
+        "SELECT DISTINCT path FROM (SELECT unnest(paths) AS path, encodings FROM vortex_segments('{place}'))
+         WHERE array_has_any(encodings, ['vortex.pco', 'vortex.zstd']) AND path NOT LIKE '%zones%' ORDER BY path"
+    );
+    let rows = run(context, &sql).await;
+    let paths = rows.column(0).as_string::<i32>();
+    let paths = paths.iter().flatten().map(|path| path.split(".data").next().unwrap().to_owned());
+    let mut paths: Vec<String> = paths.collect();
+    paths.dedup();
+    paths.join(" ")
+}
+
+#[tokio::test]
+async fn columns_are_compressed_at_the_levels_of_the_statement_the_table_or_the_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, base) = (session(), folder.path().display());
+    enable_url_tables(&context);
+    let copy = format!(
+        "COPY ({CLIMBING}) TO '{base}/a.vortex' OPTIONS (level 'fast', 'level::id2' 'Compact',
+         'level::place' 'compact', 'level::place.lat' 'fast', 'level::day' 'default')"
+    );
+    run(&context, &copy).await;
+    assert_eq!(compact(&context, format!("{base}/a.vortex")).await, "Id2 place.lon");
+    let sums = |fields: &str, rows: &str| {
+        format!("SELECT sum(id) AS a, sum(\"Id2\") AS b, sum({fields}) AS c FROM {rows}")
+    };
+    let expected = show(&context, &sums("\"Id2\" * 2", &format!("({CLIMBING})"))).await;
+    let read = sums("place['Lat'] + place['lon']", &format!("'{base}/a.vortex'"));
+    assert_eq!(show(&context, &read).await, expected);
+
+    let table = "(id BIGINT, other BIGINT, day BIGINT) STORED AS VORTEX PARTITIONED BY (day)";
+    let options = "OPTIONS (level 'fast', 'format.level::other' 'compact')";
+    run(&context, &format!("CREATE EXTERNAL TABLE t {table} LOCATION '{base}/t/' {options}")).await;
+    run(&context, &format!("INSERT INTO t SELECT id, \"Id2\", day FROM ({CLIMBING})")).await;
+    assert_eq!(compact(&context, format!("{base}/t/")).await, "other");
+
+    let levels = VortexWriteOptions::new()
+        .with_options(VortexOptions::default().with(|options| options.level = Level::Fast))
+        .with_column_level("Id2", Level::Compact)
+        .with_column_level("place.Lat", Level::Compact);
+    let rows = context.sql(CLIMBING).await.unwrap();
+    rows.write_vortex(folder.path().join("b.vortex").to_str().unwrap(), levels).await.unwrap();
+    assert_eq!(compact(&context, format!("{base}/b.vortex")).await, "Id2 place.Lat");
+}
+
+#[tokio::test]
+async fn a_level_for_a_column_that_files_will_not_have_is_refused_before_they_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, base) = (session(), folder.path().display());
+    let rows = "SELECT 1 AS a, 2 AS day";
+    for (options, complaint) in [
+        (
+            "OPTIONS ('level::b' 'fast')",
+            "level::b: the files that are written have no column `b`; there are: a, day",
+        ),
+        ("PARTITIONED BY (day) OPTIONS ('level::day' 'fast')", "no column `day`; there are: a"),
+        ("OPTIONS ('level::a.b' 'fast')", "no column `a.b`; there are: a, day"),
+        ("OPTIONS ('level::a' 'quick')", "`quick` is not a value of the Vortex option `level::a`"),
+    ] {
+        let error =
+            error(&context, &format!("COPY ({rows}) TO '{base}/x/' STORED AS VORTEX {options}")).await;
+        assert!(error.contains(complaint), "{error}");
+    }
+    let table = "CREATE EXTERNAL TABLE t (a BIGINT) STORED AS VORTEX";
+    run(&context, &format!("{table} LOCATION '{base}/t/' OPTIONS ('level::b' 'fast')")).await;
+    let error = error(&context, "INSERT INTO t VALUES (1)").await;
+    assert!(error.contains("no column `b`; there are: a"), "{error}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    let options = "OPTIONS ('level::day' 'fast', 'execution.keep_partition_by_columns' 'true')";
+    let copy = format!("COPY ({rows}) TO '{base}/x/' STORED AS VORTEX PARTITIONED BY (day) {options}");
+    run(&context, &copy).await;
+    let error = crate::files::error(&context, "SET vortex.\"level::a\" = 'fast'").await;
+    assert!(error.contains("`level::a` is an option of a table or a COPY"), "{error}");
 }
