@@ -119,6 +119,55 @@ fn vortex_to_vortex_keeps_the_schema_and_every_row() {
 }
 
 #[test]
+fn columns_may_have_levels_of_their_own() {
+    let folder = TempDir::new().unwrap();
+    let [text, fast, mixed, other] =
+        ["a=b.csv", "fast.vortex", "mixed.vortex", "other.parquet"].map(|name| path(&folder, name));
+    let lines = (1..20_000u64).map(|at| {
+        let climbing = at * 1000 + at * at * 7919 % 1009;
+        format!("{climbing},{climbing}\n")
+    });
+    fs::write(&text, "a=b,c\n".to_owned() + &lines.collect::<String>()).unwrap();
+    ok(&["convert", "--level", "fast", &text, &fast]);
+    ok(&[
+        "convert",
+        "--level",
+        "fast",
+        "--column-level",
+        "a=b=Compact",
+        "--column-level",
+        "C=fast",
+        &text,
+        &mixed,
+    ]);
+    let bytes = |file: &str| {
+        csv(&format!("SELECT \"column\", bytes FROM vortex_metadata('{file}') ORDER BY 1"))
+            .lines()
+            .skip(1)
+            .map(|line| line.rsplit_once(',').unwrap().1.parse::<u64>().unwrap())
+            .collect::<Vec<_>>()
+    };
+    let (before, after) = (bytes(&fast), bytes(&mixed));
+    assert!(after[0] < before[0] / 2 && after[1] > before[1] / 2, "{before:?}, {after:?}");
+    let sums = |file: &str| csv(&format!("SELECT sum(\"a=b\") AS a, sum(c) AS c FROM '{file}'"));
+    assert_eq!(sums(&mixed), sums(&fast));
+
+    let missing = path(&folder, "missing/");
+    let line = complaint(&run(&["convert", "--column-level", "b=fast", &text, &missing]), 1);
+    assert!(line.contains("--column-level: no column `b`; there are: a=b, c"), "{line}");
+    assert!(!Path::new(&missing).exists());
+    let line = complaint(&run(&["convert", "--column-level", "c=fast", &text, &other]), 2);
+    assert!(
+        line.contains("--column-level, --min-reader and --checksums apply to Vortex files only"),
+        "{line}"
+    );
+    for wrong in ["c", "c=quick"] {
+        let output = run(&["convert", "--column-level", wrong, &text, &fast]);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    }
+}
+
+#[test]
 fn folders_become_folders_and_files_one_file() {
     let folder = TempDir::new().unwrap();
     let source = golden("0.91.0/tpch_orders.vortex");

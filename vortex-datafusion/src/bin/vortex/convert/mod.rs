@@ -35,13 +35,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use arrow::datatypes::Schema;
 use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::Semaphore;
 use vortex_core::Level;
 use vortex_core::write::WriteOptions;
-use vortex_datafusion::{RowOrder, VortexOptions};
+use vortex_datafusion::{RowOrder, VortexOptions, column_path};
 
 use crate::failure::{Failure, Outcome};
 use crate::formats::Format;
@@ -98,6 +99,9 @@ struct VortexArguments {
     /// slowest to decode.
     #[arg(long, value_name = "LEVEL", ignore_case = true, value_parser = levels())]
     level: Option<Level>,
+    /// The level of one column, like `id=fast`, or of a field of structs, like `address.city=compact`; may be repeated.
+    #[arg(long, value_name = "COLUMN=LEVEL", value_parser = column_level)]
+    column_level: Vec<(String, Level)>,
     /// The oldest release of the reference implementation that must read the files: `0.76`, `newest`.
     #[arg(long, value_name = "RELEASE")]
     min_reader: Option<MinReader>,
@@ -110,6 +114,15 @@ struct VortexArguments {
 fn levels() -> impl TypedValueParser<Value = Level> {
     PossibleValuesParser::new(["fast", "default", "compact"])
         .try_map(|name| name.to_ascii_lowercase().parse::<Level>())
+}
+
+/// A column and its level. The name of the column may contain a `=`.
+fn column_level(text: &str) -> Result<(String, Level), String> {
+    let (column, level) = text.rsplit_once('=').ok_or("expected a column and its level, like id=fast")?;
+    match level.trim().to_ascii_lowercase().parse() {
+        Ok(level) => Ok((column.trim().to_owned(), level)),
+        Err(_) => Err(format!("`{level}` is not a level; write fast, default or compact")),
+    }
 }
 
 /// The path, or `-` for a standard stream: a file that it is redirected to would be replaced otherwise.
@@ -129,7 +142,7 @@ fn trimmed(name: &str) -> Result<String, Infallible> {
 
 impl VortexArguments {
     fn is_given(&self) -> bool {
-        self.level.is_some() || self.min_reader.is_some() || self.checksums
+        self.level.is_some() || !self.column_level.is_empty() || self.min_reader.is_some() || self.checksums
     }
 
     fn options(&self) -> WriteOptions {
@@ -141,6 +154,16 @@ impl VortexArguments {
             reader.warn_if_unknown();
         }
         options.write_options()
+    }
+
+    /// The options for a file with these columns.
+    fn with_column_levels(&self, mut options: WriteOptions, schema: &Schema) -> Outcome<WriteOptions> {
+        for (column, level) in &self.column_level {
+            let path = column_path(schema, column)
+                .map_err(|found| Failure::error(format!("--column-level: {found}")))?;
+            options = options.with_column_level(path, *level);
+        }
+        Ok(options)
     }
 }
 
@@ -207,7 +230,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let jobs = jobs(&arguments, output, files)?;
     let merges = jobs.iter().any(|job| job.files.len() > 1);
     if arguments.vortex.is_given() && jobs.iter().any(|job| job.format != Format::Vortex) {
-        let message = "--level, --min-reader and --checksums apply to Vortex files only";
+        let message = "--level, --column-level, --min-reader and --checksums apply to Vortex files only";
         return Err(Failure::Usage(message.to_owned()));
     }
     let (job_count, done, has_failed) = (jobs.len(), AtomicUsize::new(0), AtomicBool::new(false));
@@ -317,9 +340,10 @@ impl Job {
             sort_by: &arguments.sort_by,
         };
         let rows = reader.rows(&self.files, &wanted).await?;
+        let options = arguments.vortex.with_column_levels(options.clone(), &rows.schema)?;
         self.make_folder()?;
         let order = rows.order.as_ref().map(|order| RowOrder::new(order, &rows.schema));
-        let (schema, options) = (Arc::clone(&rows.schema), options.clone());
+        let schema = Arc::clone(&rows.schema);
         let form = Form { format: self.format, schema, options, order };
         let mut outputs = Outputs::create(self.target.clone(), form)?;
         let progress = if self.is_small() { ProgressBar::hidden() } else { progress(rows.count) };
