@@ -135,7 +135,7 @@ pub trait RowPredicate: Debug + Display + Send + Sync {
     /// Returns one outcome per row of the batch, which must depend only on that row.
     ///
     /// # Errors
-    /// Any error that makes the query fail, as [`Error::External`](crate::Error::External).
+    /// Any error that makes the query fail, as [`Error::External`].
     fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray>;
 }
 
