@@ -141,7 +141,12 @@ impl SplitTask {
                 }
             }
         }
-        Ok(gather::pays(&self.plan, self.split.live.true_count() as u64, byte_len(table, want)?))
+        // On remote storage, only the transfer counts, and what others have requested by now is under way.
+        let bytes = match self.plan.is_remote() {
+            true => missing_bytes(&self.plan, want)?,
+            false => byte_len(table, want)?,
+        };
+        Ok(gather::pays(&self.plan, self.split.live.true_count() as u64, bytes))
     }
 
     /// Whether the split has to be filtered before it is decoded.
@@ -287,18 +292,49 @@ mod tests {
     use super::super::fetch::Recent;
     use super::super::zone_maps::ZoneMaps;
     use super::*;
+    use crate::VortexFile;
     use crate::expr::column;
-    use crate::given::file_of;
+    use crate::given::{Stored, file_of, written};
+    use crate::io::StorageProfile;
+    use crate::kernels::random;
+    use crate::mask::Mask;
+    use crate::scan::ScanBuilder;
+    use crate::write::WriteOptions;
+
+    /// The first split of a scan.
+    async fn first_split(scan: &ScanBuilder) -> SplitTask {
+        let plan = Arc::new(Plan::new(scan).unwrap());
+        let mut admission = Admission::new(&plan, ZoneMaps::read(&plan).await.unwrap());
+        let mut recent = Recent::new(0, &plan.memory);
+        admission.admit(0, None, &mut recent).unwrap().remove(0)
+    }
+
+    #[tokio::test]
+    async fn rows_of_segments_that_are_under_way_are_not_fetched_individually() {
+        let mut next = random(1);
+        let numbers = Int64Array::from_iter_values((0..1 << 18).map(|_| next() as i64));
+        let table = RecordBatch::try_from_iter([("number", Arc::new(numbers) as _)]).unwrap();
+        let slow_line = StorageProfile { coalesce_gap: 1 << 10, ..StorageProfile::REMOTE };
+        let source = Arc::new(Stored::new(written([table], WriteOptions::new()).await, slow_line));
+        let file = VortexFile::open(source).await.unwrap();
+        let mut split = first_split(&file.scan()).await;
+        let rows = split.split.live.len();
+        split.split.live = Mask::from_indices(rows, [7]);
+        split.leases.clear();
+        let want = split.missing_projection(&SegmentSet::new(split.plan.table())).unwrap();
+        assert!(split.reads_singly(&want).unwrap());
+        let memory = split.plan.memory.take_anyway(missing_bytes(&split.plan, &want).unwrap());
+        let _of_others = lease(&split.plan, &want, |_| Urgency::projection(0), memory).unwrap();
+        assert!(!split.reads_singly(&want).unwrap());
+    }
 
     #[tokio::test]
     async fn a_split_whose_filter_has_read_all_columns_does_not_wait_for_memory() {
         let numbers = Int64Array::from_iter_values((0..1 << 16).map(|row: i64| row * row % 1_000_003));
         let table = RecordBatch::try_from_iter([("number", Arc::new(numbers) as _)]).unwrap();
         let scan = file_of([table]).await.scan().with_filter(column("number").gt(500_000));
-        let plan = Arc::new(Plan::new(&scan).unwrap());
-        let mut admission = Admission::new(&plan, ZoneMaps::read(&plan).await.unwrap());
-        let mut recent = Recent::new(0, &plan.memory);
-        let split = admission.admit(0, None, &mut recent).unwrap().remove(0);
+        let split = first_split(&scan).await;
+        let plan = Arc::clone(&split.plan);
         let _others = plan.memory.take_anyway(plan.memory.limit() + 1);
         let filtered = split.filter().await.unwrap();
         assert!(!filtered.task.split.live.is_none());

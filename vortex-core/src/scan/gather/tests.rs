@@ -1,8 +1,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use arrow::array::{BinaryArray, DurationSecondArray, Int64Array, Int64Builder, MapBuilder, StringArray};
 use arrow::compute::concat_batches;
 use bytes::Bytes;
+use object_store::ObjectStoreExt as _;
+use object_store::path::Path;
+use test_store::TestStore;
 
 use super::*;
 use crate::VortexFile;
@@ -231,22 +235,47 @@ async fn parts_of_rows_are_limited_together() {
 #[tokio::test]
 async fn without_memory_rows_are_read_in_smaller_parts() {
     let table = noise();
-    let file = stored(&table).await;
+    let bytes = written([&table], WriteOptions::new()).await;
     let wanted: Vec<u64> = (0..1000).filter(|row| row % 10 > 0).collect();
-    let mut peaks = Vec::new();
-    for budget in [1 << 30, 1 << 10] {
-        let scheduler = Scheduler::new(budget);
-        let scan = file.scan().with_row_indices(wanted.clone()).with_row_access(RowAccess::Single);
-        let stream = scan.with_scheduler(Arc::clone(&scheduler)).into_stream().unwrap();
-        let schema = Arc::clone(stream.schema());
-        let batches: Vec<_> = stream.try_collect().await.unwrap();
-        let taken = UInt64Array::from(wanted.clone());
-        let expected = arrow::compute::take(table.column(0), &taken, None).unwrap();
-        let found = concat_batches(&schema, &batches).unwrap();
-        assert_eq!(found.column(0), &expected);
-        peaks.push(scheduler.peak_bytes());
+    for profile in [StorageProfile::LOCAL, StorageProfile::REMOTE] {
+        let file = VortexFile::open(Arc::new(Stored::new(bytes.clone(), profile))).await.unwrap();
+        let mut peaks = Vec::new();
+        for budget in [1 << 30, 1 << 10] {
+            let scheduler = Scheduler::new(budget);
+            let scan = file.scan().with_row_indices(wanted.clone()).with_row_access(RowAccess::Single);
+            let stream = scan.with_scheduler(Arc::clone(&scheduler)).into_stream().unwrap();
+            let schema = Arc::clone(stream.schema());
+            let batches: Vec<_> = stream.try_collect().await.unwrap();
+            let taken = UInt64Array::from(wanted.clone());
+            let expected = arrow::compute::take(table.column(0), &taken, None).unwrap();
+            let found = concat_batches(&schema, &batches).unwrap();
+            assert_eq!(found.column(0), &expected);
+            peaks.push(scheduler.peak_bytes());
+        }
+        assert!(peaks[0] > 3 << 20 && peaks[1] <= MAX_HELD_ANYWAY, "{peaks:?}");
     }
-    assert!(peaks[0] > 3 << 20 && peaks[1] <= MAX_HELD_ANYWAY, "{peaks:?}");
+}
+
+#[tokio::test]
+async fn a_dropped_scan_withdraws_the_rows_that_it_requested() {
+    let store = TestStore::new();
+    let path = Path::from("file");
+    store.put(&path, written([numbered_noise()], WriteOptions::new()).await.into()).await.unwrap();
+    let file = VortexFile::open_object(&(Arc::clone(&store) as _), &path).await.unwrap();
+    store.set_latency(Duration::from_secs(3600));
+    let scheduler = Scheduler::new(1 << 30);
+    let scan = file.scan().with_row_indices([7, 900]).with_row_access(RowAccess::Single);
+    let mut stream = scan.with_scheduler(Arc::clone(&scheduler)).into_stream().unwrap();
+    let waited = tokio::time::timeout(Duration::from_millis(100), stream.try_next()).await;
+    assert!(waited.is_err() && scheduler.bytes_in_use() > 0);
+    drop(stream);
+    for _ in 0..1000 {
+        if scheduler.bytes_in_use() == 0 && store.in_flight.get() == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("{} bytes of {} reads", scheduler.bytes_in_use(), store.in_flight.get());
 }
 
 #[tokio::test]
