@@ -146,11 +146,12 @@ impl EncodedArray for SequenceArray {
         let Some(before_last) = self.len().checked_sub(1) else { return Ok(Aggregate::empty(self.dtype())) };
         let (rows, last) = (self.len() as i128, self.base + self.step * before_last as i128);
         let end = |value| {
-            let value = Scalar::integer(self.dtype(), value).expect("all values fit their type");
-            Aggregate::of_value(&value, 1)
+            let value = Scalar::integer(self.dtype(), value);
+            let value = value.ok_or_else(|| Error::corrupt("a value of a sequence exceeds its type"))?;
+            Ok::<_, Error>(Aggregate::of_value(&value, 1))
         };
         let sum = rows.checked_mul(self.base + last).map(|twice| i256::from_i128(twice / 2));
-        let ends = end(self.base).merge(end(last));
+        let ends = end(self.base)?.merge(end(last)?);
         Ok(Aggregate { row_count: self.len() as u64, sum, ..ends })
     }
 
