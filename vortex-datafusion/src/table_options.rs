@@ -35,7 +35,8 @@ impl TableOptions {
         };
         let mut checked = VortexOptions::default();
         let (mut own, mut metadata, mut levels) = (Vec::new(), UserMetadata::default(), BTreeMap::new());
-        for (key, value) in options {
+        // Of an option that is given in several namespaces, always the same one counts.
+        for (key, value) in BTreeMap::from_iter(options) {
             let of_format = key.strip_prefix("format.").or_else(|| key.strip_prefix("vortex."));
             // DataFusion puts no namespace in front of a name with dots.
             let name = of_format.unwrap_or(key);
@@ -64,7 +65,7 @@ impl TableOptions {
             }
             own.push((name.to_owned(), value.clone()));
         }
-        own.sort();
+        own.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(Self { own, metadata, levels })
     }
 
@@ -150,6 +151,8 @@ mod tests {
         let levels = [("a::b", Level::Default), ("address.city", Level::Compact), ("id", Level::Fast)];
         assert_eq!(options.levels().collect::<Vec<_>>(), levels);
         assert_eq!(options.metadata().iter().collect::<Vec<_>>(), [("a.b", "x")]);
+        let twice = [("level::id", "fast"), ("vortex.level::id", "compact"), ("format.level::id", "default")];
+        assert_eq!(table(&twice).unwrap().levels().collect::<Vec<_>>(), [("id", Level::Compact)]);
         let error = table(&[("format.level::id", "quick")]).unwrap_err().to_string();
         assert!(error.contains("`quick` is not a value of the Vortex option `level::id`"), "{error}");
     }
