@@ -19,8 +19,12 @@ use arrow::datatypes::{
 };
 use arrow::row::{RowConverter, SortField};
 
+use super::own_bytes::may_share;
 use crate::Result;
 use crate::dtype::with_inner;
+
+/// Number of values that are copied at a time, to compare them.
+const AT_ONCE: usize = 64;
 
 /// The arrays with narrow keys, or ends, and what these have had to address, or count.
 #[derive(Debug)]
@@ -45,8 +49,8 @@ struct Seen {
     last: Option<ArrayRef>,
     /// Hashes of the distinct values, until there are too many of them.
     values: HashSet<u64>,
-    /// Number of rows of which each needs a number of its own: those that ends count, and those of structs, for each of
-    /// which Arrow makes a value.
+    /// Number of rows of which each needs a number of its own: those that ends count, and those of values that are not
+    /// compared.
     rows: usize,
 }
 
@@ -108,24 +112,51 @@ impl Seen {
             }
             Narrow::Ends(rows) => (None, rows),
         };
-        let Some(values) = values.filter(|values| !matches!(values.data_type(), DataType::Struct(_))) else {
+        let Some(values) = values.filter(|values| !is_counted_by_rows(values.data_type())) else {
             self.rows = self.rows.saturating_add(rows);
             return Ok(());
         };
-        let is_known = self.last.as_ref().is_some_and(|last| Arc::ptr_eq(last, values));
-        if is_known || self.is_full() {
+        if self.is_full() || self.last.as_ref().is_some_and(|last| is_same(last, values)) {
             return Ok(());
         }
         self.last = Some(Arc::clone(values));
-        let converter = RowConverter::new(vec![SortField::new(values.data_type().clone())])?;
-        let rows = converter.convert_columns(&[Arc::clone(values)])?;
-        for (at, row) in rows.iter().enumerate() {
-            if values.is_valid(at) {
-                self.values.insert(hasher.hash_one(row.as_ref()));
+        let mut see = |value: &[u8]| _ = self.values.insert(hasher.hash_one(value));
+        match values.data_type() {
+            DataType::Utf8 => see_text(values.as_string::<i32>(), see),
+            DataType::LargeUtf8 => see_text(values.as_string::<i64>(), see),
+            DataType::Utf8View => see_text(values.as_string_view(), see),
+            DataType::Binary => see_text(values.as_binary::<i32>(), see),
+            DataType::LargeBinary => see_text(values.as_binary::<i64>(), see),
+            DataType::BinaryView => see_text(values.as_binary_view(), see),
+            other => {
+                let converter = RowConverter::new(vec![SortField::new(other.clone())])?;
+                for start in (0..values.len()).step_by(AT_ONCE) {
+                    let some = values.slice(start, AT_ONCE.min(values.len() - start));
+                    let rows = converter.convert_columns(&[Arc::clone(&some)])?;
+                    let valid = rows.iter().enumerate().filter(|(at, _)| some.is_valid(*at));
+                    valid.for_each(|(_, row)| see(row.as_ref()));
+                }
             }
         }
         Ok(())
     }
+}
+
+/// Passes on each text or byte string that is not null.
+fn see_text<V: AsRef<[u8]>>(values: impl IntoIterator<Item = Option<V>>, mut see: impl FnMut(&[u8])) {
+    values.into_iter().flatten().for_each(|value| see(value.as_ref()));
+}
+
+/// Whether rows are counted instead of distinct values: Arrow makes a value of each row, or the values may share bytes, so
+/// that they take much more when they are compared.
+fn is_counted_by_rows(values: &DataType) -> bool {
+    let is_text = matches!(values, DataType::Utf8View | DataType::BinaryView);
+    matches!(values, DataType::Struct(_)) || (!is_text && may_share(values))
+}
+
+/// Whether these are the same bytes: readers make a new array of them for each batch.
+fn is_same(left: &ArrayRef, right: &ArrayRef) -> bool {
+    Arc::ptr_eq(left, right) || left.to_data().ptr_eq(&right.to_data())
 }
 
 /// The number of values that narrow keys can address.
@@ -272,7 +303,9 @@ fn widened(
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{DictionaryArray, Int8Array, ListArray, StringArray, StructArray};
+    use arrow::array::{
+        DictionaryArray, Int8Array, ListArray, ListViewArray, StringArray, StringViewArray, StructArray,
+    };
     use arrow::buffer::OffsetBuffer;
     use arrow::datatypes::Int8Type;
 
@@ -302,6 +335,36 @@ mod tests {
         assert_eq!(keys.widened(&schema), schema);
         keys.see(&batch(words(120..129))).unwrap();
         assert_eq!(keys.widened(&schema).field(0).data_type(), &wide());
+    }
+
+    #[test]
+    fn a_dictionary_is_recognised_in_another_array() {
+        let words = words(0..100).as_any_dictionary().values().slice(10, 20);
+        assert!(is_same(&words, &arrow::array::make_array(words.to_data())));
+        assert!(!is_same(&words, &words.slice(0, 19)));
+        assert!(!is_same(&words, &self::words(0..20).as_any_dictionary().values().clone()));
+    }
+
+    #[test]
+    fn values_that_may_share_bytes_are_counted_by_the_rows_that_show_them() {
+        let field = Arc::new(Field::new_list_field(DataType::Utf8View, true));
+        let lists = ListViewArray::new(
+            field,
+            vec![0; 2].into(),
+            vec![100; 2].into(),
+            Arc::new(StringViewArray::from(vec!["a text that is longer than a view"; 100])),
+            None,
+        );
+        let rows = |rows: usize| {
+            let keys = (0..rows).map(|row| Some((row % 2) as i8)).collect();
+            batch(Arc::new(DictionaryArray::<Int8Type>::new(keys, Arc::new(lists.clone()))))
+        };
+        let schema = rows(1).schema();
+        let mut keys = NarrowKeys::new(&schema);
+        keys.see(&rows(100)).unwrap();
+        assert_eq!(keys.widened(&schema), schema);
+        keys.see(&rows(29)).unwrap();
+        assert_ne!(keys.widened(&schema), schema);
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl Iterator for Portions<'_> {
 }
 
 /// Whether rows of a type may share bytes that are duplicated when they are taken in.
-fn may_share(data_type: &DataType) -> bool {
+pub(super) fn may_share(data_type: &DataType) -> bool {
     match data_type {
         DataType::Utf8View
         | DataType::BinaryView
