@@ -665,3 +665,24 @@ fn parts_go_into_a_new_folder_whose_name_has_no_slash() {
         complaint(&run(&["convert", "--target-file-size", "1m", &source, &path(&folder, "a.vortex")]), 2);
     assert!(line.contains("must end with `/`"), "{line}");
 }
+
+#[test]
+fn rows_are_sorted_without_reading_columns_that_are_not_wanted() {
+    let folder = TempDir::new().unwrap();
+    let source = path(&folder, "a.vortex");
+    copy(
+        "SELECT value AS a, -value AS b, sha256(CAST(value AS TEXT)) AS c FROM generate_series(1, 100)",
+        &source,
+    );
+    let place = format!("SELECT offset, bytes FROM vortex_segments('{source}') WHERE array_has(paths, 'c')");
+    let place = csv(&place);
+    let (offset, bytes) = place.lines().nth(1).and_then(|line| line.split_once(',')).unwrap();
+    let (offset, bytes): (usize, usize) = (offset.parse().unwrap(), bytes.parse().unwrap());
+    let mut contents = fs::read(&source).unwrap();
+    contents[offset..offset + bytes].fill(0xff);
+    fs::write(&source, contents).unwrap();
+    let sorted = ["convert", "--to", "csv", "--sort-by", "b", "--limit", "2", "--columns"];
+    assert_eq!(ok(&[&sorted[..], &["a", &source, "-"]].concat()), "a\n100\n99\n");
+    assert!(fails(&[&sorted[..], &["a,c", &source, "-"]].concat(), 1).contains("`c`"));
+    assert!(fails(&[&sorted[..], &["a,d", &source, "-"]].concat(), 1).contains("there are: a, b, c"));
+}

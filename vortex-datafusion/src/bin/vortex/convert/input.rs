@@ -180,27 +180,33 @@ impl Reader {
         let table: Arc<dyn TableProvider> = Arc::new(table);
         let read = table.schema();
         let mut frame = self.context.read_table(Arc::clone(&table))?;
+        let keys = wanted.sort_by.iter().map(|key| key.column.as_str());
+        check_columns("--sort-by", keys.clone(), frame.schema(), |name| {
+            match name.contains(char::is_whitespace) {
+                true => "; the words after a column are: asc, desc, nulls first, nulls last",
+                false => "",
+            }
+        })?;
+        let columns: Option<Vec<&str>> =
+            wanted.columns.map(|names| names.iter().map(String::as_str).collect());
+        check_columns(&files[0].name, columns.iter().flatten().copied(), frame.schema(), |_| "")?;
         if wanted.sort_by.is_empty() {
             frame = times.converted(frame)?;
         } else {
-            let keys = wanted.sort_by.iter().map(|key| key.column.as_str());
-            check_columns("--sort-by", keys, frame.schema(), |name| {
-                match name.contains(char::is_whitespace) {
-                    true => "; the words after a column are: asc, desc, nulls first, nulls last",
-                    false => "",
-                }
-            })?;
-            let (rows, number) = numbered(&self.scan(table.as_ref(), files).await?)?;
+            let needed = columns.as_ref().map(|columns| {
+                let fields = read.fields().iter().enumerate();
+                let is_needed = |name: &str| columns.contains(&name) || keys.clone().any(|key| key == name);
+                fields.filter(|(_, field)| is_needed(field.name())).map(|(at, _)| at).collect()
+            });
+            let (rows, number) = numbered(&self.scan(table.as_ref(), needed, files).await?)?;
             let number = Column::from_name(number);
             let keys = wanted.sort_by.iter().map(sort_expr);
             let keys = keys.chain([Expr::Column(number.clone()).sort(true, false)]).collect();
             frame = times.converted(self.context.read_table(Arc::new(rows))?)?.sort(keys)?;
             frame = frame.drop_columns(&[number])?;
         }
-        if let Some(wanted) = wanted.columns {
-            let names: Vec<&str> = wanted.iter().map(String::as_str).collect();
-            check_columns(&files[0].name, names.iter().copied(), frame.schema(), |_| "")?;
-            frame = frame.select_columns(&names)?;
+        if let Some(columns) = columns {
+            frame = frame.select_columns(&columns)?;
         }
         let limit = wanted.limit.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
         let is_ordered = wanted.sort_by.is_empty() && files.len() > 1;
@@ -232,10 +238,15 @@ impl Reader {
         Ok(Rows { schema: plan.schema(), count, order, batches: batches.boxed() })
     }
 
-    /// All rows of a table of files, in partitions that follow each other in the order of the files.
-    async fn scan(&self, table: &dyn TableProvider, files: &[Found]) -> Outcome<Arc<dyn ExecutionPlan>> {
+    /// All rows of a table of files, or some of their columns, in partitions that follow each other in the order of the files.
+    async fn scan(
+        &self,
+        table: &dyn TableProvider,
+        columns: Option<Vec<usize>>,
+        files: &[Found],
+    ) -> Outcome<Arc<dyn ExecutionPlan>> {
         let state = self.context.state();
-        let scan = table.scan(&state, None, &[], None).await?;
+        let scan = table.scan(&state, columns.as_ref(), &[], None).await?;
         let options = state.config_options();
         let divided = scan.repartitioned(options.execution.target_partitions, options)?;
         Ok(in_given_order(divided.unwrap_or(scan), files)?)
