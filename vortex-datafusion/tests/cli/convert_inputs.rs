@@ -353,6 +353,19 @@ fn files_of_web_servers_without_ranges_are_read() {
     }
 }
 
+#[test]
+fn arrow_files_of_remote_stores_are_read() {
+    let folder = TempDir::new().unwrap();
+    let (mine, copied) = (path(&folder, "mine.arrow"), path(&folder, "copied.arrow"));
+    copy("SELECT value AS a, 'x' AS b FROM generate_series(1, 2)", &copied);
+    ok(&["convert", &copied, &mine]);
+    for file in [mine, copied] {
+        let url = format!("http://127.0.0.1:{}/a.arrow", serve_with(file, true));
+        assert_eq!(ok(&["convert", "--to", "csv", &url, "-"]), "a,b\n1,x\n2,x\n");
+        assert_eq!(csv(&format!("SELECT * FROM '{url}'")), "a,b\n1,x\n2,x\n");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn there_may_be_more_files_than_can_be_open() {

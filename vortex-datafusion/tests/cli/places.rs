@@ -283,9 +283,18 @@ fn an_endpoint_may_be_http_and_need_no_keys() {
 }
 
 #[test]
-fn output_to_a_store_is_a_matter_of_sql() {
-    let line = fails(&["convert", "a.csv", "s3://bucket/a.vortex"], 2);
-    assert!(line.contains("\"COPY (SELECT * FROM 'a.csv') TO 's3://bucket/a.vortex'\""), "{line}");
+fn web_servers_are_only_read() {
+    let source = golden("0.91.0/tpch_orders.vortex");
+    let line = fails(&["convert", &source, "https://example.com/a.vortex"], 2);
+    assert!(line.contains("https://example.com/a.vortex: web servers can only be read"), "{line}");
+}
+
+#[test]
+fn output_may_be_the_url_of_a_local_file() {
+    let folder = TempDir::new().unwrap();
+    let (source, out) = (golden("0.91.0/tpch_orders.vortex"), path(&folder, "a b.csv"));
+    ok(&["convert", "--limit", "3", &source, &format!("file://{}", out.replace(' ', "%20"))]);
+    assert_eq!(fs::read_to_string(&out).unwrap().lines().count(), 4);
 }
 
 #[test]

@@ -144,10 +144,3 @@ fn one_file(within: &ListingTableUrl, meta: &ObjectMeta) -> Outcome<ListingTable
     url.path_segments_mut().map_err(cannot)?.extend(meta.location.parts());
     Ok(ListingTableUrl::try_new(url, None)?)
 }
-
-/// Whether a path is that of one of the files.
-pub(super) fn is_among(path: &Path, files: &[Found]) -> bool {
-    let Ok(path) = path.canonicalize() else { return false };
-    let canonical = |file: &Found| local_path(file.url.get_url())?.canonicalize().ok();
-    files.iter().any(|file| canonical(file).as_ref() == Some(&path))
-}

@@ -8,9 +8,10 @@
 //! ```
 //!
 //! Batches are written as they are decoded, so memory does not grow with the files; only sorting needs more
-//! space, on disk. Each output has a temporary name until it is complete: a file with the final name is
-//! always complete.
+//! space, on disk. Each output has a temporary name, or is an upload, until it is complete: a file with the final name
+//! is always complete.
 
+mod destination;
 mod encoder;
 mod find;
 mod given_order;
@@ -48,7 +49,8 @@ use crate::failure::{Failure, Outcome};
 use crate::formats::Format;
 use crate::min_reader::MinReader;
 use crate::text::parse_size;
-use find::{Found, is_among};
+use destination::Destination;
+use find::Found;
 use input::{Reader, Rows, Wanted};
 use output::{Form, Outputs, Target};
 pub(crate) use partial::remove_all as remove_partial_files;
@@ -63,8 +65,8 @@ const SMALL_BYTES: u64 = 4 << 20;
 #[command(override_usage = "vortex convert [OPTIONS] <INPUT>... <OUTPUT>")]
 pub(crate) struct Arguments {
     /// What to convert: files, folders, globs; paths or URLs (s3://, gs://, az://, https://); `-` is standard
-    /// input. The last place is the local file or, if it ends in `/` or is one, the folder to write; `-` is standard output.
-    /// Files that exist are replaced; parts (--target-file-size) are refused if they exist.
+    /// input. The last place is the file or, if it ends in `/` or is one, the folder to write: a path, or the URL of a bucket;
+    /// `-` is standard output. Files that exist are replaced; parts (--target-file-size) are refused if they exist.
     #[arg(required = true, value_name = "PLACE", value_parser = PathBufValueParser::new().map(standard))]
     places: Vec<PathBuf>,
     /// The format to read; by default, extensions determine it.
@@ -195,7 +197,7 @@ struct Job {
     target: Target,
     format: Format,
     /// A folder to create unless it exists.
-    folder: Option<PathBuf>,
+    folder: Option<Destination>,
 }
 
 /// Converts the files.
@@ -203,14 +205,6 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let (inputs, output) = arguments.places()?;
     if inputs.iter().filter(|input| **input == "-").count() > 1 {
         return Err(Failure::Usage("standard input can be read only once".to_owned()));
-    }
-    if output.to_string_lossy().contains("://") {
-        let output = output.display();
-        return Err(Failure::Usage(format!(
-            "{output}: output goes to local files or to `-`; write to stores with vortex sql \"COPY (SELECT * FROM '{}') TO \
-             '{output}'\"",
-            inputs[0]
-        )));
     }
     if let Some(name) = arguments.twice() {
         return Err(Failure::Usage(format!("--columns: `{name}` is named twice")));
@@ -227,7 +221,8 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     if let Some(twice) = files.iter().find(|file| !seen.insert(file.url.to_string())) {
         return Err(Failure::Usage(format!("{}: is among the inputs twice", twice.name)));
     }
-    let jobs = jobs(&arguments, output, files)?;
+    let output = Destination::find(output, &reader.stores).await?;
+    let jobs = jobs(&arguments, &output, files)?;
     let merges = jobs.iter().any(|job| job.files.len() > 1);
     if arguments.vortex.is_given() && jobs.iter().any(|job| job.format != Format::Vortex) {
         let message = "--level, --column-level, --min-reader and --checksums apply to Vortex files only";
@@ -276,53 +271,42 @@ fn note_of_subfolders(place: &str, files: &[Found]) -> Option<String> {
 }
 
 /// The conversions to run; reports invalid arguments before anything is written.
-fn jobs(arguments: &Arguments, output: &Path, files: Vec<Found>) -> Outcome<Vec<Job>> {
+fn jobs(arguments: &Arguments, output: &Destination, files: Vec<Found>) -> Outcome<Vec<Job>> {
+    let refused = |place: &Destination, why: &str| Err(Failure::Usage(format!("{place}: {why}")));
     // Many files go into a folder, unless a format for all of them is given.
-    let has_format = arguments.to.is_some() || Format::of_path(output).is_some();
+    let has_format = arguments.to.is_some() || output.format().is_some();
     let makes_several = files.len() > 1 || arguments.target_file_size.is_some();
-    let is_folder = output.is_dir()
-        || output.to_string_lossy().ends_with(std::path::MAIN_SEPARATOR)
-        || (makes_several && !has_format && output != Path::new("-") && !output.is_file());
-    let extension = if is_folder { Some(Format::Vortex) } else { Format::of_path(output) };
+    let is_folder = output.is_folder() || (makes_several && !has_format && output.may_become_folder());
+    let extension = if is_folder { Some(Format::Vortex) } else { output.format() };
     let Some(format) = arguments.to.or(extension) else {
-        return Err(Failure::Usage(format!(
-            "{}: unknown format; set it with --to, or by the extension",
-            output.display()
-        )));
+        return refused(output, "unknown format; set it with --to, or by the extension");
     };
     if let Some(bytes) = arguments.target_file_size {
-        if output == Path::new("-") || (!is_folder && (output.exists() || Format::of_path(output).is_some()))
-        {
-            return Err(Failure::Usage(format!(
-                "{}: parts are written into a folder, whose name must end with `/`",
-                output.display()
-            )));
+        if !is_folder && (!output.may_become_folder() || output.format().is_some()) {
+            return refused(output, "parts are written into a folder, whose name must end with `/`");
         }
-        let target = Target::Parts { folder: output.to_owned(), bytes: bytes as u64 };
-        return Ok(vec![Job { files, target, format, folder: Some(output.to_owned()) }]);
+        let target = Target::Parts { folder: output.clone(), bytes: bytes as u64 };
+        return Ok(vec![Job { files, target, format, folder: Some(output.clone()) }]);
     }
     if !is_folder {
-        if is_among(output, &files) {
-            return Err(Failure::Usage(format!("{}: is the input and the output", output.display())));
+        if output.is_among(&files) {
+            return refused(output, "is the input and the output");
         }
-        return Ok(vec![Job { files, target: Target::One(output.to_owned()), format, folder: None }]);
+        return Ok(vec![Job { files, target: Target::One(output.clone()), format, folder: None }]);
     }
     let mut taken: HashMap<PathBuf, String> = HashMap::new();
     let mut jobs = Vec::with_capacity(files.len());
     for file in &files {
-        let path = renamed(&output.join(&file.relative), format);
-        if let Some(other) = taken.insert(path.clone(), file.name.clone()) {
-            return Err(Failure::Usage(format!(
-                "{other} and {} would both become {}",
-                file.name,
-                path.display()
-            )));
+        let relative = renamed(&file.relative, format);
+        let place = output.join(&relative);
+        let folder = relative.parent().map(|folder| output.join(folder));
+        if let Some(other) = taken.insert(relative, file.name.clone()) {
+            return Err(Failure::Usage(format!("{other} and {} would both become {place}", file.name)));
         }
-        if is_among(&path, &files) {
-            return Err(Failure::Usage(format!("{}: is an input and an output", path.display())));
+        if place.is_among(&files) {
+            return refused(&place, "is an input and an output");
         }
-        let folder = path.parent().map(Path::to_owned);
-        jobs.push(Job { files: vec![file.alone()], target: Target::One(path), format, folder });
+        jobs.push(Job { files: vec![file.alone()], target: Target::One(place), format, folder });
     }
     Ok(jobs)
 }
@@ -341,20 +325,14 @@ impl Job {
         };
         let rows = reader.rows(&self.files, &wanted).await?;
         let options = arguments.vortex.with_column_levels(options.clone(), &rows.schema)?;
-        self.make_folder()?;
+        self.folder.as_ref().map_or(Ok(()), Destination::make_folder)?;
         let order = rows.order.as_ref().map(|order| RowOrder::new(order, &rows.schema));
         let schema = Arc::clone(&rows.schema);
         let form = Form { format: self.format, schema, options, order };
-        let mut outputs = Outputs::create(self.target.clone(), form)?;
+        let mut outputs = Outputs::create(self.target.clone(), form).await?;
         let progress = if self.is_small() { ProgressBar::hidden() } else { progress(rows.count) };
         copy(rows, &mut outputs, progress).await?;
         outputs.finish().await
-    }
-
-    /// Creates the folder of the output, if this program chose it.
-    fn make_folder(&self) -> Outcome {
-        let Some(folder) = &self.folder else { return Ok(()) };
-        std::fs::create_dir_all(folder).map_err(|error| Failure::at(folder.display(), error))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Other formats than Vortex as DataFusion reads and writes them, except that errors about their columns name the file, Arrow
-//! files with columns of the same name are refused, the types of columns of text are inferred here, and minima and maxima of
-//! floats in Parquet files are estimates.
+//! files with columns of the same name are refused, the columns of Arrow files and the types of columns of text are found
+//! here, and minima and maxima of floats in Parquet files are estimates.
 
 use std::collections::HashMap;
 use std::slice;
@@ -74,8 +74,10 @@ impl FileFormat for Corrected {
         store: &Arc<dyn ObjectStore>,
         objects: &[ObjectMeta],
     ) -> Result<SchemaRef> {
-        if self.format.is::<ArrowFormat>() {
-            ipc::check_names(store, objects).await?;
+        if self.format.is::<ArrowFormat>()
+            && let Some(schema) = ipc::schema(store, objects).await?
+        {
+            return Ok(schema);
         }
         match text::schema(self.format.as_ref(), session, store, objects, self.keeps_null).await? {
             Some(schema) => Ok(schema),
