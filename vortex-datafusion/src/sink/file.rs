@@ -1,18 +1,20 @@
 //! Writing the rows of one file.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{FieldRef, SchemaRef};
-use datafusion_common::{DataFusionError, Result, ScalarValue, exec_err};
+use datafusion_common::{DataFusionError, Result, ScalarValue, exec_err, internal_datafusion_err};
 use datafusion_execution::cache::cache_manager::CacheManager;
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion_physical_plan::metrics::Time;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::sync::mpsc::Receiver;
 use vortex_core::io::{ObjectSink, object_name};
 use vortex_core::write::{FileWriter, WriteOptions, WriteSummary};
@@ -40,6 +42,8 @@ pub(super) struct Destination {
     /// Whether DataFusion may end files, and begin others, long before the last row.
     pub(super) ends_early: bool,
     pub(super) pool: Arc<dyn MemoryPool>,
+    /// The files that have begun.
+    pub(super) growing: Mutex<Vec<Weak<AsyncMutex<Growing>>>>,
     pub(super) caches: Arc<CacheManager>,
     /// Removes files if the statement is dropped, maybe outside of any runtime.
     pub(super) runtime: Handle,
@@ -54,15 +58,40 @@ pub(super) struct FileRows {
     path: Path,
     /// The values of the partition columns in all rows.
     partition_values: Vec<ScalarValue>,
-    file: Begun,
-    reservation: MemoryReservation,
+    growing: Arc<AsyncMutex<Growing>>,
     /// Full files, which are finished already.
     written: Written,
+}
+
+/// The file that is being written. Its rows may be written out by the tasks of other files, which need the memory.
+#[derive(Debug)]
+pub(super) struct Growing {
+    /// None once it is complete or aborted.
+    file: Option<Begun>,
+    reservation: MemoryReservation,
+}
+
+impl Growing {
+    fn file(&mut self) -> Result<&mut Begun> {
+        self.file.as_mut().ok_or_else(|| internal_datafusion_err!("the file is not being written any more"))
+    }
+
+    /// Charges the writer's buffers to the pool.
+    fn charge(&mut self) -> Result<()> {
+        let bytes = self.file()?.writer.buffered_bytes();
+        self.reservation.try_resize(bytes)
+    }
+
+    /// Writes out all rows, which frees memory.
+    async fn flush(&mut self) -> Result<()> {
+        self.file()?.writer.flush().await.map_err(datafusion_error)
+    }
 }
 
 /// A file that is not complete, of which nothing is visible yet.
 #[derive(Debug)]
 struct Begun {
+    path: Path,
     writer: FileWriter,
     /// The order of its rows so far.
     order: RowOrder,
@@ -75,10 +104,15 @@ impl FileRows {
     /// If a column cannot be stored, or the path does not tell the values of the partition columns.
     pub(super) fn new(destination: Arc<Destination>, path: Path) -> Result<Self> {
         let partition_values = destination.partitions.values(&path)?;
-        let file = destination.begin(&path)?;
+        let file = Some(destination.begin(&path)?);
         let reservation = MemoryConsumer::new(format!("VortexSink[{path}]")).register(&destination.pool);
+        let growing = Arc::new(AsyncMutex::new(Growing { file, reservation }));
+        let mut all = destination.growing.lock();
+        all.retain(|growing| growing.strong_count() > 0);
+        all.push(Arc::downgrade(&growing));
+        drop(all);
         let written = Written::new(Arc::clone(&destination));
-        Ok(Self { destination, path, partition_values, file, reservation, written })
+        Ok(Self { destination, path, partition_values, growing, written })
     }
 
     /// Writes the rows received, but does not complete the file.
@@ -99,16 +133,20 @@ impl FileRows {
             self.write(&batch).await?;
         }
         if self.destination.ends_early {
-            self.file.writer.flush().await.map_err(datafusion_error)?;
-            self.reservation.try_resize(self.file.writer.buffered_bytes())?;
+            let mut growing = self.growing.lock().await;
+            growing.flush().await?;
+            growing.charge()?;
         }
         Ok(())
     }
 
     /// Aborts writing; returns when all traces of these rows have been removed.
     pub(super) async fn abort(self) {
-        let Self { path, file, written, .. } = self;
-        if let Err(error) = file.writer.abort().await {
+        let Self { path, growing, written, .. } = self;
+        let file = growing.lock().await.file.take();
+        if let Some(file) = file
+            && let Err(error) = file.writer.abort().await
+        {
             tracing::warn!(%path, %error, "parts of a failed statement were not removed");
         }
         written.remove().await;
@@ -116,40 +154,31 @@ impl FileRows {
 
     async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let batch = conformed(batch, &self.destination.schema)?;
+        let growing = Arc::clone(&self.growing);
+        let mut growing = growing.lock().await;
         if let Some(full_at) = self.destination.full_at
-            && self.file.writer.reaches(full_at).await.map_err(datafusion_error)?
+            && growing.file()?.writer.reaches(full_at).await.map_err(datafusion_error)?
         {
-            self.start_next().await?;
+            self.start_next(&mut growing).await?;
         }
         {
             let _timer = self.destination.write_time.timer();
-            if self.file.order.shorten_to(&batch) {
+            let file = growing.file()?;
+            if file.order.shorten_to(&batch) {
                 tracing::warn!(path = %self.path, "rows are not in the order that the plan declares");
             }
-            self.file.writer.write(&batch).await.map_err(datafusion_error)?;
+            file.writer.write(&batch).await.map_err(datafusion_error)?;
         }
-        self.reserve().await
-    }
-
-    /// Charges the writer's buffers to the pool. If the pool refuses, buffered data is written out first to
-    /// free memory.
-    async fn reserve(&mut self) -> Result<()> {
-        let writer = &mut self.file.writer;
-        if self.reservation.try_resize(writer.buffered_bytes()).is_ok() {
-            return Ok(());
-        }
-        writer.flush().await.map_err(datafusion_error)?;
-        self.reservation.try_resize(writer.buffered_bytes())
+        self.destination.charge(&mut growing).await
     }
 
     /// Finishes the file, which is full, and continues in another one.
-    async fn start_next(&mut self) -> Result<()> {
+    async fn start_next(&mut self, growing: &mut Growing) -> Result<()> {
         // The first file has no number.
         let next = numbered(&self.path, self.written.files.len() + 2);
         let begun = self.destination.begin(&next)?;
-        let full = std::mem::replace(&mut self.file, begun);
-        let (path, values) = (self.path.clone(), self.partition_values.clone());
-        self.written.add(full.complete(path, values, &self.destination).await?);
+        let full = std::mem::replace(growing.file()?, begun);
+        self.written.add(full.complete(self.partition_values.clone(), &self.destination).await?);
         self.path = next;
         Ok(())
     }
@@ -159,9 +188,13 @@ impl FileRows {
     /// # Errors
     /// If storage fails; nothing is left behind of these rows then.
     pub(super) async fn finish(self) -> Result<Written> {
-        let Self { destination, path, partition_values, file, reservation, mut written } = self;
-        let last = file.complete(path, partition_values, &destination).await;
-        drop(reservation);
+        let Self { destination, partition_values, growing, mut written, .. } = self;
+        let file = growing.lock().await.file.take();
+        let last = match file {
+            Some(file) => file.complete(partition_values, &destination).await,
+            None => return Ok(written),
+        };
+        drop(growing);
         match last {
             Ok(last) => {
                 written.add(last);
@@ -179,11 +212,10 @@ impl Begun {
     /// Completes the file, which records the order of its rows.
     async fn complete(
         self,
-        path: Path,
         partition_values: Vec<ScalarValue>,
         destination: &Arc<Destination>,
     ) -> Result<Written> {
-        let Self { mut writer, order } = self;
+        let Self { path, mut writer, order } = self;
         let finished = async {
             order.record(&mut writer)?;
             let _timer = destination.write_time.timer();
@@ -203,7 +235,40 @@ impl Destination {
         }
         let writer = FileWriter::try_new(sink, Arc::clone(&self.schema), self.options.clone())
             .map_err(|error| self.at(path, datafusion_error(error)))?;
-        Ok(Begun { writer, order: RowOrder::by(self.order.clone()) })
+        Ok(Begun { path: path.clone(), writer, order: RowOrder::by(self.order.clone()) })
+    }
+
+    /// Charges the buffers of a file to the pool. If the pool refuses, rows are written out first to free memory: those of
+    /// the file, and then those of others that wait for more, the largest first. Files of partitions may wait to the end.
+    async fn charge(&self, growing: &mut Growing) -> Result<()> {
+        if growing.charge().is_ok() {
+            return Ok(());
+        }
+        growing.flush().await?;
+        if growing.charge().is_ok() {
+            return Ok(());
+        }
+        // Those that are locked are at work, as is this one.
+        let all: Vec<_> = self.growing.lock().iter().filter_map(Weak::upgrade).collect();
+        let sized = |other: Arc<AsyncMutex<Growing>>| {
+            let bytes = other.try_lock().ok()?.reservation.size();
+            Some((bytes, other))
+        };
+        let mut others: Vec<_> = all.into_iter().filter_map(sized).filter(|(bytes, _)| *bytes > 0).collect();
+        others.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        for (_, other) in others {
+            let Ok(mut other) = other.try_lock() else { continue };
+            let Some(path) = other.file.as_ref().map(|file| file.path.clone()) else { continue };
+            let freed = async {
+                other.flush().await?;
+                other.charge()
+            };
+            freed.await.map_err(|error| self.at(&path, error))?;
+            if growing.charge().is_ok() {
+                return Ok(());
+            }
+        }
+        growing.charge()
     }
 
     /// Adds the name of a file to an error, unless it already contains it.

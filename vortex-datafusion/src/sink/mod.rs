@@ -243,6 +243,7 @@ impl FileSink for VortexSink {
             full_at: self.may_split().then_some(self.options.target_file_size),
             ends_early: !self.is_single_file() && self.config.table_partition_cols.is_empty(),
             pool: Arc::clone(context.memory_pool()),
+            growing: Mutex::default(),
             caches: Arc::clone(&context.runtime_env().cache_manager),
             runtime: Handle::current(),
             write_time,

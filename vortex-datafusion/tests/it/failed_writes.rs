@@ -4,8 +4,8 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, UnionArray};
-use arrow::datatypes::{DataType, Field, SchemaRef, UnionFields};
+use arrow::array::{ArrayRef, AsArray as _, Int32Array, Int64Array, RecordBatch, UnionArray};
+use arrow::datatypes::{DataType, Field, Int64Type, SchemaRef, UnionFields};
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
@@ -327,6 +327,22 @@ async fn writers_charge_the_pool_and_give_it_back() {
         assert_eq!(pool.reserved(), 0);
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn partitions_that_wait_for_rows_make_room_for_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(16 << 20));
+    let context = session_within(&pool);
+    let target = folder.path().display();
+    let rows = "SELECT value * 7919 % 1000003 AS v, value / 600000 AS p FROM generate_series(0, 4799999)";
+    run(&context, &format!("COPY ({rows}) TO '{target}/' STORED AS VORTEX PARTITIONED BY (p)")).await;
+    assert_eq!(pool.reserved(), 0);
+    let written = session();
+    let table = format!("CREATE EXTERNAL TABLE t STORED AS VORTEX PARTITIONED BY (p) LOCATION '{target}/'");
+    run(&written, &table).await;
+    let counts = run(&written, "SELECT count(*) FROM t GROUP BY p").await;
+    assert_eq!(counts.column(0).as_primitive::<Int64Type>().values(), &[600_000; 8]);
 }
 
 #[tokio::test]
