@@ -187,6 +187,7 @@ impl Admission {
             None => 0,
         };
         if answered > 0 && split.live.is_none() {
+            self.plan.metrics.rows_pruned.add(pruned);
             self.plan.metrics.rows_answered.add(answered);
             self.answered += 1;
             return Ok(true);
@@ -195,14 +196,17 @@ impl Admission {
         let unfiltered = self.plan.conjuncts.is_empty();
         if unfiltered {
             split.live = split.live.limit(usize::try_from(self.rows_left).unwrap_or(usize::MAX));
+        } else if checks.is_empty() {
+            split.live = self.plan.within_limit(split.live);
         }
-        let task = SplitTask {
+        let mut task = SplitTask {
             plan: Arc::clone(&self.plan),
             payoffs: Arc::clone(&self.payoffs),
             split,
             number: self.admitted,
             checks,
             leases: Vec::new(),
+            is_singly: false,
         };
         let ids = task.first_wanted(self.eagerness.filter_rarely_empties())?;
         let urgency = match task.checks.is_empty() {

@@ -136,6 +136,18 @@ impl Plan {
         self.remote
     }
 
+    /// As many of the rows of a split that pass its filter as the limit allows of all splits. A dynamic filter may still
+    /// reject some of them, and others are wanted then.
+    pub(super) fn within_limit(&self, live: Mask) -> Mask {
+        let may_reject = |conjunct: &Conjunct| matches!(conjunct.expr, Expr::Dynamic(_));
+        match self.limit {
+            Some(limit) if self.best_first.is_none() && !self.conjuncts.iter().any(may_reject) => {
+                live.limit(usize::try_from(limit).unwrap_or(usize::MAX))
+            }
+            _ => live,
+        }
+    }
+
     /// Whether the wanted rows may be found long before the end.
     pub(super) fn stops_early(&self) -> bool {
         self.best_first.is_some() || (self.limit.is_some() && !self.conjuncts.is_empty())

@@ -42,6 +42,8 @@ pub(super) struct SplitTask {
     pub(super) checks: Vec<Check>,
     /// Segments it uses, for later splits that may use them, too.
     pub(super) leases: Vec<Lease>,
+    /// Whether its live rows are so few that they are fetched individually although there is no filter.
+    pub(super) is_singly: bool,
 }
 
 /// A split whose filter was evaluated.
@@ -83,8 +85,9 @@ pub(super) enum Rows {
 impl SplitTask {
     /// The segments to request when the split is admitted, in ascending order. They include those of projected columns if
     /// there is nothing to check, if the filter rarely empties splits or, on remote storage, if they take few bytes:
-    /// requesting them later would cost a round trip. They never do if rows are read best first.
-    pub(super) fn first_wanted(&self, filter_rarely_empties: bool) -> Result<Vec<SegmentId>> {
+    /// requesting them later would cost a round trip. They never do if rows are read best first, or if a limit leaves so few
+    /// that these are to be fetched individually.
+    pub(super) fn first_wanted(&mut self, filter_rarely_empties: bool) -> Result<Vec<SegmentId>> {
         let table = self.plan.table();
         let none = SegmentSet::new(table);
         let first = wanted(&none, |have, want| self.request_filter(have, want))?;
@@ -96,6 +99,10 @@ impl SplitTask {
             self.request_filter(have, want)?;
             self.request_projection(have, want)
         })?;
+        if !self.needs_filter() && self.plan.limit.is_some() && self.reads_singly(&all)? {
+            self.is_singly = true;
+            return Ok(Vec::new());
+        }
         if may_wait {
             let bytes = byte_len(table, &first)?;
             let more = byte_len(table, &all)?.saturating_sub(bytes);
@@ -156,7 +163,8 @@ impl SplitTask {
 
     /// Converts a split without a filter to evaluate, which can be decoded right away.
     pub(super) fn into_filtered(self) -> FilteredSplit {
-        FilteredSplit { task: self, best: Best::default(), projection: Projected::Requested }
+        let projection = if self.is_singly { Projected::Singly } else { Projected::Requested };
+        FilteredSplit { task: self, best: Best::default(), projection }
     }
 
     /// Evaluates the filter once its columns have arrived, and requests the other columns of live rows as
@@ -178,7 +186,7 @@ impl SplitTask {
         let rejected = self.split.live.true_count() - live.true_count();
         plan.metrics.rows_filtered.add(rejected as u64);
         plan.metrics.filter_nanos.add_since(start);
-        self.split.live = live;
+        self.split.live = plan.within_limit(live);
 
         let best = match &plan.best_first {
             Some(order) => order.best_of(&self.split, &have)?,

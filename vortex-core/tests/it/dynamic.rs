@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
+use vortex_core::Level;
 use vortex_core::expr::{DynamicFilter, Expr, FieldPath, RowPredicate, column};
 use vortex_core::scan::{ScanBuilder, ScanMetrics};
 use vortex_core::write::WriteOptions;
@@ -229,6 +230,32 @@ async fn a_limit_without_a_filter_requests_what_its_rows_need() {
     let file = mixed().await;
     let of_range = requests(file.scan().with_row_ranges(0..rows)).await;
     assert_eq!(requests(file.scan().with_limit(rows)).await, of_range);
+}
+
+#[tokio::test]
+async fn few_rows_of_a_limit_are_read_alone() {
+    let mut state = 1u64;
+    let mut noise = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 16) as i64
+    };
+    let mut numbers = || Arc::new(Int64Array::from_iter_values((0..1 << 17).map(|_| noise()))) as ArrayRef;
+    let table = RecordBatch::try_from_iter(["a", "b", "c"].map(|name| (name, numbers()))).unwrap();
+    let options = WriteOptions::new().with_level(Level::Fast);
+    let file = opened(written([&table], options).await).await;
+    let some = table.column(0).as_primitive::<Int64Type>().value(70_000);
+    for (filter, first) in [(None, 0), (Some(column("a").gt_eq(0)), 0), (Some(column("a").eq(some)), 70_000)]
+    {
+        let metrics = Arc::new(ScanMetrics::default());
+        let scan = file.scan().with_projection(["b", "c"]).with_limit(3).with_metrics(Arc::clone(&metrics));
+        let scan = filter.clone().map_or(scan.clone(), |filter| scan.with_filter(filter));
+        let read = collect(scan).await.unwrap();
+        let rows = if first == 0 { 3 } else { 1 };
+        assert_eq!(read, table.project(&[1, 2]).unwrap().slice(first, rows), "{filter:?}");
+        // Each column takes 790 kB, in two chunks.
+        let filtered = if filter.is_some() { 800_000 } else { 0 };
+        assert!(metrics.bytes_read.get() < filtered + 100_000, "{filter:?}: {metrics:?}");
+    }
 }
 
 /// Which rows such a filter leaves is open, and so would be the totals.
