@@ -17,7 +17,6 @@ use datafusion_execution::runtime_env::RuntimeEnv;
 use datafusion_physical_expr::expressions::{Column, Literal, lit};
 use datafusion_physical_expr::projection::ProjectionExprs;
 use datafusion_physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr, conjunction};
-use datafusion_physical_expr_adapter::DefaultPhysicalExprAdapterFactory;
 use datafusion_physical_expr_common::physical_expr::fmt_sql;
 use datafusion_physical_plan::filter_pushdown::{FilterPushdownPropagation, PushedDown};
 use datafusion_physical_plan::metrics::ExecutionPlanMetricsSet;
@@ -312,10 +311,6 @@ impl FileSource for VortexSource {
         config: &FileScanConfig,
         partition: usize,
     ) -> Result<Arc<dyn FileOpener>> {
-        let adapters = match &config.expr_adapter_factory {
-            Some(factory) => Arc::clone(factory),
-            None => Arc::new(DefaultPhysicalExprAdapterFactory),
-        };
         // A limit takes the first rows that pass the accepted filters. Whatever is above it applies to these
         // rows only, although DataFusion offers it to the scan. See `tests/it/upstream/filters.rs`:
         // `filters_cross_limits_of_scans`.
@@ -341,7 +336,7 @@ impl FileSource for VortexSource {
             outputs,
             aggregation: self.aggregation.clone(),
             extremes,
-            adapters,
+            adapters: config.expr_adapter_factory.clone(),
             store,
             limit: config.limit,
             // Parallel partitions have no order among them that a plan could rely on.

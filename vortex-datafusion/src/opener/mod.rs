@@ -39,7 +39,9 @@ use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{Column, Literal};
 use datafusion_physical_expr::projection::ProjectionExprs;
 use datafusion_physical_expr::utils::split_conjunction;
-use datafusion_physical_expr_adapter::{PhysicalExprAdapter, PhysicalExprAdapterFactory};
+use datafusion_physical_expr_adapter::{
+    DefaultPhysicalExprAdapterFactory, PhysicalExprAdapter, PhysicalExprAdapterFactory,
+};
 use datafusion_pruning::FilePruner;
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
@@ -93,7 +95,8 @@ pub(crate) struct OpenerState {
     /// For each function of an aggregation, the extremes found in the files of the partition; none if these are read
     /// ahead.
     pub(crate) extremes: Vec<Arc<Extremes>>,
-    pub(crate) adapters: Arc<dyn PhysicalExprAdapterFactory>,
+    /// Adapts expressions to a file in another way than DataFusion does.
+    pub(crate) adapters: Option<Arc<dyn PhysicalExprAdapterFactory>>,
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) limit: Option<usize>,
     /// Whether rows must come in the order of the file.
@@ -299,7 +302,9 @@ impl<'a> Adapted<'a> {
         let table = scan.table.file_schema();
         let own = file.schema().map_err(datafusion_error)?;
         let physical = schema::physical(file.footer().dtype(), &own, table)?;
-        let adapter = scan.adapters.create(Arc::clone(table), Arc::clone(&physical))?;
+        let default: &dyn PhysicalExprAdapterFactory = &DefaultPhysicalExprAdapterFactory;
+        let adapters = scan.adapters.as_deref().unwrap_or(default);
+        let adapter = adapters.create(Arc::clone(table), Arc::clone(&physical))?;
         Ok(Self { scan, file, constants, physical, adapter })
     }
 
@@ -308,7 +313,19 @@ impl<'a> Adapted<'a> {
     }
 
     fn adapt(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+        if self.scan.adapters.is_none() && expr.downcast_ref().is_some_and(|column| self.is_as_stored(column))
+        {
+            return Ok(Arc::clone(expr));
+        }
         self.adapter.rewrite(self.constants.fill(expr)?)
+    }
+
+    /// Whether a column of the table is the same column of the file. DataFusion's adapter would compare its name with those
+    /// of all columns.
+    fn is_as_stored(&self, column: &Column) -> bool {
+        let field = |schema: &'_ SchemaRef| schema.fields().get(column.index()).cloned();
+        let declared = field(self.scan.table.file_schema());
+        declared.is_some_and(|it| it.name() == column.name() && field(&self.physical).as_ref() == Some(&it))
     }
 
     fn simplify(&self, expr: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {

@@ -59,6 +59,7 @@ use datafusion_physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::sorts::sort::SortExec;
 use datafusion_physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use vortex_core::VortexFile;
 
 use super::misdirected_filters::{Names, misdirects, names_below, names_of};
 use super::{coded_groups, exact_statistics, merged_sorts, pushed_aggregates, vortex_scan, with_children};
@@ -237,6 +238,7 @@ fn undivided(config: &FileScanConfig) -> Option<PartitionedFile> {
     for part in parts {
         let range = part.range.as_ref()?;
         let same = part.object_meta == whole.object_meta
+            && is_same_open(part.extension(), whole.extension())
             && part.partition_values == whole.partition_values
             && part.extension::<RowSelection>() == whole.extension::<RowSelection>();
         if !same || range.start != end {
@@ -246,6 +248,14 @@ fn undivided(config: &FileScanConfig) -> Option<PartitionedFile> {
     }
     whole.range.as_mut()?.end = end;
     Some(whole)
+}
+
+/// Whether parts of open files are parts of the same: files in memory may have equal names and sizes.
+fn is_same_open(one: Option<&VortexFile>, other: Option<&VortexFile>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one.footer(), other.footer()),
+        (one, other) => one.is_none() && other.is_none(),
+    }
 }
 
 #[cfg(test)]
