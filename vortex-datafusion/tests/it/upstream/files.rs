@@ -208,3 +208,14 @@ async fn folders_are_looked_for_by_one_of_the_names_that_a_value_has() {
     plain.run(&format!("CREATE EXTERNAL TABLE t {columns} LOCATION '{}/'", folder.display())).await;
     plain.assert_wrong("SELECT a FROM t WHERE month = 1", &[], &["7"], "tables/listed.rs").await;
 }
+
+#[tokio::test]
+async fn arrow_files_of_rust_are_not_found_in_remote_stores() {
+    let plain = Plain::new(1);
+    let bucket = Url::parse("remote://bucket").unwrap();
+    plain.context.register_object_store(&bucket, Arc::new(InMemory::new()));
+    plain.run("COPY (SELECT 1 AS a) TO 'remote://bucket/a.arrow'").await;
+    let statement = "CREATE EXTERNAL TABLE t STORED AS ARROW LOCATION 'remote://bucket/a.arrow'";
+    let is_found = plain.context.sql(statement).await.is_ok();
+    assert_wrong(is_found, false, true, "`schema` in formats/ipc.rs of the command line");
+}
