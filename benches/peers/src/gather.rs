@@ -2,11 +2,11 @@
 //!
 //! Each engine is used through its own interface, both with the file opened for each gather, and with the
 //! file and its metadata kept open. Ours reads the file that the reference wrote, the same mapped into memory, and its
-//! own file.
+//! own file. Lance takes part if there is a Python that has it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
@@ -28,6 +28,7 @@ use vortex_core::io::LocalFile;
 
 use crate::compare::{Answer, Order};
 use crate::data::{DataSet, Format, Level, Scale, generate, mix};
+use crate::lance::Lance;
 use crate::report;
 
 /// What to gather, from which data, and how often.
@@ -38,6 +39,8 @@ pub(crate) struct Gather {
     /// Number of rows per gather.
     pub(crate) rows: usize,
     pub(crate) iterations: usize,
+    /// A Python with the package `pylance`.
+    pub(crate) lance: Option<PathBuf>,
 }
 
 /// A way to fetch rows.
@@ -48,6 +51,7 @@ enum Source {
     ReferenceOpen(VortexFile, SchemaRef),
     Ours(PathBuf, Access, SchemaRef),
     OursOpen(vortex_core::VortexFile, Access, SchemaRef),
+    Lance { process: Arc<Mutex<Lance>>, is_kept: bool, schema: SchemaRef },
 }
 
 /// What ours reads, and how.
@@ -107,7 +111,18 @@ impl Gather {
         let ours = open_ours(&vortex, Access::Reads).await?;
         let mapped = open_ours(&vortex, Access::Mapped).await?;
         let own_file = open_ours(&own, Access::Own).await?;
-        Ok(vec![
+        let mut sources = Vec::new();
+        if let Some(python) = &self.lance {
+            let process = Lance::start(python, &parquet, &parquet.with_extension("lance"))?;
+            let process = Arc::new(Mutex::new(process));
+            let lance = |is_kept| Source::Lance {
+                process: Arc::clone(&process),
+                is_kept,
+                schema: Arc::clone(&schema),
+            };
+            sources.extend([false, true].map(lance));
+        }
+        sources.extend([
             Source::Parquet(parquet.clone()),
             Source::Reference(vortex.clone(), session, Arc::clone(&schema)),
             Source::Ours(vortex.clone(), Access::Reads, Arc::clone(&schema)),
@@ -118,7 +133,8 @@ impl Gather {
             Source::OursOpen(ours, Access::Reads, Arc::clone(&schema)),
             Source::OursOpen(mapped, Access::Mapped, Arc::clone(&schema)),
             Source::OursOpen(own_file, Access::Own, schema),
-        ])
+        ]);
+        Ok(sources)
     }
 
     /// Distinct rows in ascending order; different ones in each round.
@@ -139,6 +155,9 @@ impl Gather {
 }
 
 async fn timed(source: &Source, rows: &[u64]) -> Result<(RecordBatch, Duration)> {
+    if let Source::Lance { process, is_kept, schema } = source {
+        return process.lock().unwrap_or_else(PoisonError::into_inner).take(*is_kept, rows, schema);
+    }
     let start = Instant::now();
     let batch = source.fetch(rows).await?;
     Ok((batch, start.elapsed()))
@@ -151,6 +170,8 @@ impl Source {
             Self::ParquetOpen(..) => "parquet, kept open",
             Self::Reference(..) => "reference, opened each time",
             Self::ReferenceOpen(..) => "reference, kept open",
+            Self::Lance { is_kept: false, .. } => "lance, opened each time",
+            Self::Lance { .. } => "lance, kept open",
             Self::Ours(_, Access::Reads, _) => "ours, opened each time",
             Self::OursOpen(_, Access::Reads, _) => "ours, kept open",
             Self::Ours(_, Access::Mapped, _) => "ours, mapped each time",
@@ -160,6 +181,7 @@ impl Source {
         }
     }
 
+    /// Fetches rows; Lance does so in its process.
     async fn fetch(&self, rows: &[u64]) -> Result<RecordBatch> {
         match self {
             Self::Parquet(path) => {
@@ -176,6 +198,7 @@ impl Source {
             Self::Ours(path, access, schema) => {
                 fetch_ours(&open_ours(path, *access).await?, schema, rows).await
             }
+            Self::Lance { .. } => Err(DataFusionError::Internal("Lance measures by itself".into())),
             Self::OursOpen(file, _, schema) => fetch_ours(file, schema, rows).await,
         }
     }

@@ -5,7 +5,7 @@
 //! cargo bench-peers generate                      create the data once
 //! cargo bench-peers sql --suite points            queries over local files, warm
 //! cargo bench-peers sql --suite tpch --remote     cold, over a remote store
-//! cargo bench-peers gather                        random rows by position
+//! cargo bench-peers gather                        random rows by position, also from Lance with `--lance PYTHON`
 //! cargo bench-peers kernels                       decoding, encoding by encoding
 //! cargo bench-peers write                         time and size of writing
 //! cargo bench-peers write-memory                  the memory that writing takes
@@ -26,6 +26,7 @@ mod data;
 mod engines;
 mod gather;
 mod kernels;
+mod lance;
 mod report;
 mod run;
 mod store;
@@ -93,6 +94,9 @@ enum Command {
         /// Number of timed rounds.
         #[arg(long, default_value_t = 10)]
         iterations: usize,
+        /// A Python with the package `pylance`, to include Lance.
+        #[arg(long, value_name = "PYTHON")]
+        lance: Option<PathBuf>,
     },
     /// Decodes arrays of each encoding.
     Kernels {
@@ -191,8 +195,8 @@ async fn main() -> Result<()> {
             Ok(())
         }
         Command::Sql(args) => args.run(data, scale).await,
-        Command::Gather { count, iterations } => {
-            let gather = Gather { data, scale, rows: count, iterations };
+        Command::Gather { count, iterations, lance } => {
+            let gather = Gather { data, scale, rows: count, iterations, lance };
             println!("{}", gather.run().await?);
             Ok(())
         }
