@@ -9,13 +9,14 @@
 use std::fs::File;
 use std::io::{BufWriter, Stdout, Write};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use vortex_core::io::{LocalSink, ObjectSink, Sink};
 use vortex_core::write::{FileWriter, WriteOptions};
 use vortex_datafusion::RowOrder;
@@ -102,8 +103,11 @@ impl Output {
             Self::Object { encoder, encoded, sink, written } => {
                 encoder.write(batch)?;
                 let bytes = encoded.take();
-                *written += bytes.len() as u64;
-                Ok(sink.write(bytes).await?)
+                if !bytes.is_empty() {
+                    *written += bytes.len() as u64;
+                    sink.write(bytes).await?;
+                }
+                Ok(())
             }
             Self::Stdout(encoder) => encoder.write(batch),
         }
@@ -169,13 +173,13 @@ struct Encoded(Arc<Mutex<Vec<u8>>>);
 
 impl Encoded {
     fn take(&self) -> Bytes {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).into()
+        std::mem::take(&mut *self.0.lock()).into()
     }
 }
 
 impl Write for Encoded {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
