@@ -342,7 +342,7 @@ mod tests {
         let words = words(0..100).as_any_dictionary().values().slice(10, 20);
         assert!(is_same(&words, &arrow::array::make_array(words.to_data())));
         assert!(!is_same(&words, &words.slice(0, 19)));
-        assert!(!is_same(&words, &self::words(0..20).as_any_dictionary().values().clone()));
+        assert!(!is_same(&words, self::words(0..20).as_any_dictionary().values()));
     }
 
     #[test]

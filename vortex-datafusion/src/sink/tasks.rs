@@ -74,7 +74,6 @@ pub(super) async fn fill(
 }
 
 /// What happens while files are written.
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is taken apart at once")]
 enum Event {
     /// The first rows of another file are there.
     Begun(Path, Receiver<RecordBatch>),
@@ -85,7 +84,6 @@ enum Event {
 }
 
 /// How far a file is.
-#[expect(clippy::large_enum_variant, reason = "nearly all are of the larger one")]
 enum Progress {
     /// All of its rows are written.
     Filled(FileRows),
