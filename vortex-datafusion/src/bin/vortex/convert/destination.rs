@@ -29,9 +29,14 @@ impl Destination {
         if place == Path::new("-") {
             return Ok(Self::Stdout);
         }
-        let url = place.to_str().filter(|text| text.contains("://")).and_then(|text| Url::parse(text).ok());
-        let Some(url) = url else { return Ok(Self::Local(place.to_owned())) };
-        let refused = |why: &str| Err(Failure::Usage(format!("{}: {why}", place.display())));
+        let Some(text) = place.to_str().filter(|text| text.contains("://")) else {
+            return Ok(Self::Local(place.to_owned()));
+        };
+        let refused = |why: &str| Err(Failure::Usage(format!("{text}: {why}")));
+        let url = match Url::parse(text) {
+            Ok(url) => url,
+            Err(error) => return refused(&format!("is not a URL: {error}")),
+        };
         match url.scheme() {
             "file" => match local_path(&url) {
                 Some(path) => return Ok(Self::Local(path)),
@@ -50,7 +55,7 @@ impl Destination {
             let path = StorePath::from_url_path(url.path()).map_err(object_store::Error::from)?;
             Ok::<_, Failure>((stores.get_store(&url)?, path))
         };
-        let (store, path) = open.await.map_err(|failure| Failure::at(place.display(), failure))?;
+        let (store, path) = open.await.map_err(|failure| Failure::at(text, failure))?;
         Ok(Self::Object { store, url, path })
     }
 
@@ -195,7 +200,9 @@ mod tests {
 
     #[tokio::test]
     async fn places_that_cannot_be_written_to_are_refused() {
-        for place in ["https://example.com/a.vortex", "gs://bucket/a?.vortex", "gs://bucket/a#b.vortex"] {
+        let places = ["https://example.com/a.vortex", "gs://bucket/a?.vortex", "gs://bucket/a#b.vortex"];
+        // What is no URL is no local path either, in which folders would be created.
+        for place in places.into_iter().chain(["s3://a b/", "://a.vortex"]) {
             assert!(matches!(find(place).await, Err(Failure::Usage(_))), "{place}");
         }
         let Err(Failure::Error(message)) = find("gopher://example.com/a.vortex").await else { panic!() };
