@@ -18,6 +18,7 @@ use object_store::{
 use parking_lot::Mutex;
 
 use super::local::{read_at_hand, read_blocking, read_many};
+use super::names::{named, object_name};
 use super::{BlockCache, CachedFile, READ_ALIGNMENT, ReadAt, StorageProfile, StoreId, read_each};
 use crate::{Error, Result};
 
@@ -111,36 +112,6 @@ impl WeakAnswer {
 fn is_unsupported(error: &Error) -> bool {
     let Error::Read { source, .. } = error.root() else { return false };
     matches!(source.downcast_ref(), Some(StoreError::NotSupported { .. }))
-}
-
-/// A readable name of an object; for local files, the absolute path.
-pub fn object_name(store: &dyn ObjectStore, location: &Path) -> String {
-    named(&store.to_string(), location)
-}
-
-fn named(store: &str, location: &Path) -> String {
-    match LocalStore::named(store) {
-        Some(LocalStore { has_all: true, .. }) if cfg!(unix) => format!("/{location}"),
-        _ => location.to_string(),
-    }
-}
-
-/// A store of local files, recognised by the name that it reports for itself: stores tell nothing else about
-/// themselves, and those that wrap another one hide its type, but include its name in their own.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct LocalStore {
-    /// Whether there is another store around it. Locations mean the same there, but requests may take longer.
-    pub(super) is_wrapped: bool,
-    /// Whether locations start at the root of the file system.
-    has_all: bool,
-}
-
-impl LocalStore {
-    /// The local store that a store of this name is or wraps, if any.
-    pub(super) fn named(store: &str) -> Option<Self> {
-        let (around, root) = store.split_once("LocalFileSystem(")?;
-        Some(Self { is_wrapped: !around.is_empty(), has_all: root.starts_with("file:///)") })
-    }
 }
 
 /// Identifies an object of a store and its version, regardless of the table it belongs to.

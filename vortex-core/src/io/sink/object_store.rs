@@ -22,8 +22,7 @@ use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use super::Sink;
-use crate::io::object_name;
-use crate::io::object_store::LocalStore;
+use crate::io::names::{LocalStore, object_name};
 use crate::{Error, Result};
 
 /// Bytes per part.

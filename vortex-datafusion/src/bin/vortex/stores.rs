@@ -185,6 +185,9 @@ impl fmt::Debug for Stores {
 
 #[cfg(test)]
 mod tests {
+    use object_store::path::Path;
+    use vortex_core::io::object_name;
+
     use super::*;
 
     #[test]
@@ -218,6 +221,22 @@ mod tests {
             .map(|(name, value)| (format!("aws.{name}"), value.to_owned()));
         stores.prepare(&s3, &options).await.unwrap();
         assert!(stores.get_store(&s3).unwrap().to_string().contains("bucket"));
+    }
+
+    #[tokio::test]
+    async fn objects_in_buckets_are_called_by_their_urls() {
+        let stores = Stores::uncounted();
+        for (url, options) in [
+            ("s3://lake/a/b.vortex", &["aws.access_key_id", "aws.secret_access_key", "aws.region"][..]),
+            ("gs://lake/a/b.vortex", &[]),
+            ("az://lake/a/b.vortex", &["azure.account_name"]),
+        ] {
+            let url = Url::parse(url).unwrap();
+            let options: Vec<_> = options.iter().map(|key| (key.to_string(), "some".to_owned())).collect();
+            stores.prepare(&url, &options).await.unwrap();
+            let store = stores.get_store(&url).unwrap();
+            assert_eq!(object_name(&store, &Path::from("a/b.vortex")), url.as_str());
+        }
     }
 
     #[test]
