@@ -37,7 +37,7 @@ use vortex_core::io::object_name;
 use crate::format::EXTENSION;
 use crate::options::VortexOptions;
 use crate::reading::{Reading, SessionResources};
-use crate::tables::{check_place, if_folder, is_hidden, is_whole_folder, listing_url};
+use crate::tables::{check_place, if_folder, is_hidden, is_whole_folder, listed_files, listing_url};
 use text::Room;
 
 /// The part of the description of files that a function shows.
@@ -149,7 +149,7 @@ impl TableProvider for Metadata {
         let reading = Reading::new(SessionResources::new(runtime, state.config()), options);
         // In a folder, only files with our extension; a file given by name may have any.
         let extension = if url.is_collection() { format!(".{EXTENSION}") } else { String::new() };
-        let mut objects: Vec<_> = url.list_all_files(state, &store, &extension).await?.try_collect().await?;
+        let mut objects: Vec<_> = listed_files(state, &url, &store, &extension).await?.try_collect().await?;
         if is_whole_folder(&url) {
             objects.retain(|object| !object.location.filename().is_some_and(is_hidden));
         }

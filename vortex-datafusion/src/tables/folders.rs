@@ -14,6 +14,7 @@ use futures::TryStreamExt as _;
 use object_store::path::Path;
 use percent_encoding::percent_decode_str;
 
+use super::places::listed_files;
 use crate::format::VortexFormat;
 
 /// The columns of a table that folders name.
@@ -69,6 +70,9 @@ impl FolderColumns {
         columns: Vec<(String, DataType)>,
     ) -> Result<Self> {
         if columns.is_empty() {
+            for url in urls {
+                folders_of_files(session, url, options).await?;
+            }
             return Ok(Self { columns, are_usual: true });
         }
         let expected: String = columns.iter().map(|(column, _)| format!("{column}=…/")).collect();
@@ -114,7 +118,7 @@ pub(super) async fn folders_of_files(
         return Ok(vec![(url.prefix().clone(), String::new())]);
     }
     let store = session.runtime_env().object_store(url)?;
-    let mut files = url.list_all_files(session, store.as_ref(), &options.file_extension).await?;
+    let mut files = listed_files(session, url, store.as_ref(), &options.file_extension).await?;
     let mut found: Vec<(Path, String)> = Vec::new();
     while let Some(file) = files.try_next().await? {
         let Some(relative) = file.location.as_ref().strip_prefix(url.prefix().as_ref()) else { continue };

@@ -24,7 +24,7 @@ mod write_options;
 pub(crate) use factory::VortexTableFactory;
 pub use folders::folder_columns;
 pub use frames::{VortexContextExt, VortexDataFrameExt};
-pub(crate) use places::{check_place, is_whole_folder};
+pub(crate) use places::{check_place, is_whole_folder, listed_files};
 pub use places::{if_folder, is_hidden, listing_url, local_path, output_url};
 pub use read_options::VortexReadOptions;
 pub use urls::enable_url_tables;

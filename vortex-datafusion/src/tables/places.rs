@@ -22,8 +22,9 @@ use datafusion_common::config::ConfigOptions;
 use datafusion_common::{Result, TableReference, plan_datafusion_err, plan_err};
 use datafusion_execution::runtime_env::RuntimeEnv;
 use datafusion_session::Session;
-use futures::StreamExt as _;
-use object_store::{ObjectStoreExt as _, ObjectStoreScheme};
+use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryStreamExt as _};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, ObjectStoreScheme};
 use url::{Position, Url};
 use vortex_core::Error;
 
@@ -149,6 +150,46 @@ pub(crate) fn is_whole_folder(url: &ListingTableUrl) -> bool {
 /// `tests/it/upstream/files.rs`: `tables_of_folders_contain_hidden_files`.
 pub(super) fn visible_files(url: ListingTableUrl) -> Result<ListingTableUrl> {
     if is_whole_folder(&url) { url.with_glob(IN_FOLDER) } else { Ok(url) }
+}
+
+/// The files at a place whose paths end in `extension`, as tables of DataFusion contain them.
+///
+/// # Errors
+/// While they are listed, if the pattern of the place matches a file that DataFusion would leave out: it takes all names
+/// that contain `=` for those of folders. See `tests/it/upstream/files.rs`:
+/// `patterns_match_no_file_whose_name_contains_an_equals_sign`.
+pub(crate) async fn listed_files<'a>(
+    session: &'a dyn Session,
+    url: &'a ListingTableUrl,
+    store: &'a dyn ObjectStore,
+    extension: &'a str,
+) -> Result<BoxStream<'a, Result<ObjectMeta>>> {
+    let Some(glob) = url.get_glob() else {
+        return url.list_all_files(session, store, extension).await;
+    };
+    let ignores_subfolders = session.config_options().execution.listing_table_ignore_subdirectory;
+    let mut folder = ListingTableUrl::try_new(url.get_url().clone(), None)?;
+    if let Some(name) = url.get_table_ref() {
+        folder = folder.with_table_ref(name.clone());
+    }
+    let files: Vec<_> = folder.list_all_files(session, store, extension).await?.try_collect().await?;
+    let matching = files.into_iter().filter_map(move |file| {
+        if url.contains(&file.location, ignores_subfolders) {
+            return Some(Ok(file));
+        }
+        let parts: Vec<&str> = url.strip_prefix(&file.location)?.collect();
+        let (name, folders) = parts.split_last()?;
+        let is_within = !ignores_subfolders || folders.iter().all(|folder| folder.contains('='));
+        if !is_within || !name.contains('=') || !glob.matches(name) {
+            return None;
+        }
+        Some(plan_err!(
+            "{}: names of files must not contain `=`, as those of folders do: a pattern or a table leaves out `{name}`. \
+             Rename it",
+            file.location
+        ))
+    });
+    Ok(futures::stream::iter(matching).boxed())
 }
 
 /// The URL at which DataFusion writes to a local path that it would take for a glob or a URL; other places as they are.

@@ -23,7 +23,9 @@ use parking_lot::RwLock;
 use super::folders::FolderColumns;
 use super::listed::ListedTable;
 use super::one_file::Found;
-use super::places::{check_place, if_folder, is_hidden, is_whole_folder, listing_url, visible_files};
+use super::places::{
+    check_place, if_folder, is_hidden, is_whole_folder, listed_files, listing_url, visible_files,
+};
 use crate::format::EXTENSION;
 use crate::functions::MetadataFunction;
 
@@ -155,7 +157,7 @@ async fn files_at(
     place: &str,
 ) -> Result<Option<(ListingTableUrl, ListingOptions)>> {
     let store = state.runtime_env().object_store(&url)?;
-    let mut files: Vec<ObjectMeta> = url.list_all_files(state, &store, "").await?.try_collect().await?;
+    let mut files: Vec<ObjectMeta> = listed_files(state, &url, &store, "").await?.try_collect().await?;
     let is_hidden = |file: &ObjectMeta| file.location.filename().is_some_and(is_hidden);
     let listed = files.len();
     if is_whole_folder(&url) {
@@ -192,17 +194,6 @@ async fn files_at(
             let options = compression.map(|name| ("format.compression".to_owned(), name));
             let format = formats.create(state, &options.into_iter().collect())?;
             let hides = hides_vortex && extension == EXTENSION;
-            // A pattern leaves out the hidden ones, with which DataFusion compares no name that contains `=`.
-            let unnamed =
-                files.iter().find(|file| file.location.filename().is_some_and(|name| name.contains('=')));
-            if hides && let Some(file) = unnamed {
-                return plan_err!(
-                    "{}: files whose names contain `=` cannot be read beside hidden ones; rename it, or use \
-                     '{}*.{EXTENSION}', which includes hidden files",
-                    file.location,
-                    url
-                );
-            }
             let url = if hides { visible_files(url)? } else { url };
             // DataFusion compares how names end.
             Ok(Some((url, ListingOptions::new(format).with_file_extension(format!(".{extension}")))))
