@@ -32,11 +32,11 @@ pub use segments::SegmentSet;
 pub(crate) use zoned::metadata as zone_metadata;
 pub use zoned::{ZoneMap, Zones};
 
-use crate::Result;
 use crate::array::EncodedRef;
 use crate::dtype::DType;
 use crate::encodings::chunked::chunked;
 use crate::segments::SegmentId;
+use crate::{Error, Result};
 
 /// A shared [`Layout`].
 pub type LayoutRef = Arc<dyn Layout>;
@@ -138,6 +138,11 @@ pub trait Layout: Debug + Send + Sync + 'static {
 
     /// Statistics per zone of rows, if available.
     fn zones(&self) -> Option<&Zones> {
+        None
+    }
+
+    /// Why statistics per zone are not available although the file has some: data is read without them.
+    fn unusable_zones(&self) -> Option<&Error> {
         None
     }
 }

@@ -141,6 +141,9 @@ async fn zone_map(
     place: &str,
     found: &mut Verification,
 ) -> Result<Option<ZoneMap>> {
+    if let Some(unusable) = column.layout.unusable_zones() {
+        found.problem(format!("zone map of {place}"), unusable);
+    }
     let Some(zones) = column.layout.zones().filter(|_| column.is_visible) else { return Ok(None) };
     match file.zone_map(zones).await {
         Ok(map) => Ok(Some(map)),

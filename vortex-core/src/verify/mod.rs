@@ -323,6 +323,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_zone_table_that_readers_leave_unused_is_a_problem() {
+        let mut bytes = include_bytes!("../../tests/files/0.91.0/root_utf8_n.vortex").to_vec();
+        assert_eq!(verified(bytes.clone()).await.problems, vec![]);
+        let zones = &mut bytes[23_080..23_088];
+        assert_eq!(zones, 1u64.to_le_bytes());
+        zones.copy_from_slice(&(1u64 << 40).to_le_bytes());
+        let found = verified(bytes).await;
+        let [problem] = found.problems.as_slice() else { panic!("{:?}", found.problems) };
+        assert!(problem.place.starts_with("zone map of"), "{problem:?}");
+        assert!(
+            problem.message.contains("1099511627776 zones of 8192 rows describe 1500 rows"),
+            "{problem:?}"
+        );
+    }
+
+    #[tokio::test]
     async fn a_file_that_does_not_open_shows_which_part_is_broken() {
         let mut bytes = include_bytes!("../../tests/files/0.91.0/tpch_orders.vortex").to_vec();
         bytes.truncate(bytes.len() - 1);

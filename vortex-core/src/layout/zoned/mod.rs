@@ -17,11 +17,11 @@ use std::sync::Arc;
 use self::metadata::{Columns, ZoneColumn};
 pub use self::zone_map::ZoneMap;
 use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, ids};
-use crate::Result;
 use crate::array::{EncodedRef, Measures, has_sum};
 use crate::dtype::{DType, StructType};
 use crate::limits::Work;
 use crate::segments::SegmentId;
+use crate::{Error, Result};
 
 /// The `vortex.stats` layout.
 pub(super) struct Stats;
@@ -123,22 +123,29 @@ impl LayoutKind for Zoned {
 fn load(node: &LayoutNode, id: &'static str, table: Option<(u64, Columns)>) -> Result<LayoutRef> {
     node.expect_children(2)?;
     let data = node.load_child(0, node.dtype(), node.row_count())?;
-    let table = table.filter(|(zone_len, columns)| *zone_len > 0 && !columns.is_empty());
-    let zones = table.and_then(|(zone_len, columns)| {
-        let fields =
-            columns.iter().enumerate().map(|(at, (_, dtype))| (at.to_string().into(), dtype.clone()));
-        let dtype = DType::Struct(Arc::new(StructType::new(fields)), false);
-        let table = node.child(1, &dtype).and_then(|child| child.load()).ok()?;
-        let fits = table.row_count() == node.row_count().div_ceil(zone_len) && table.row_count() <= MAX_ZONES;
-        fits.then(|| Zones {
-            zone_len,
-            row_count: node.row_count(),
-            dtype: node.dtype().clone(),
-            columns: columns.into_iter().map(|(column, _)| column).collect(),
-            table,
-        })
-    });
-    Ok(Arc::new(ZonedLayout { id, data, zones }))
+    // Release 0.36 wrote a zone of no rows, which describes nothing.
+    let is_useful =
+        |zone_len: u64, columns: &Columns| zone_len > 0 && !columns.is_empty() && node.row_count() > 0;
+    let table = table.filter(|(zone_len, columns)| is_useful(*zone_len, columns));
+    let zones = table.map(|(zone_len, columns)| load_zones(node, zone_len, columns));
+    let (zones, unusable) = match zones.transpose() {
+        Ok(zones) => (zones, None),
+        Err(error) => (None, Some(error)),
+    };
+    Ok(Arc::new(ZonedLayout { id, data, zones, unusable }))
+}
+
+fn load_zones(node: &LayoutNode, zone_len: u64, columns: Columns) -> Result<Zones> {
+    let fields = columns.iter().enumerate().map(|(at, (_, dtype))| (at.to_string().into(), dtype.clone()));
+    let dtype = DType::Struct(Arc::new(StructType::new(fields)), false);
+    let table = node.child(1, &dtype)?.load()?;
+    let (zones, found) = (node.row_count().div_ceil(zone_len), table.row_count());
+    if found != zones || zones > MAX_ZONES {
+        let rows = node.row_count();
+        return Err(Error::corrupt(format!("{found} zones of {zone_len} rows describe {rows} rows")));
+    }
+    let columns = columns.into_iter().map(|(column, _)| column).collect();
+    Ok(Zones { zone_len, row_count: node.row_count(), dtype: node.dtype().clone(), columns, table })
 }
 
 #[derive(Debug)]
@@ -146,6 +153,8 @@ struct ZonedLayout {
     id: &'static str,
     data: LayoutRef,
     zones: Option<Zones>,
+    /// Why there are none although the file has a zone table.
+    unusable: Option<Error>,
 }
 
 impl Layout for ZonedLayout {
@@ -193,5 +202,9 @@ impl Layout for ZonedLayout {
 
     fn zones(&self) -> Option<&Zones> {
         self.zones.as_ref()
+    }
+
+    fn unusable_zones(&self) -> Option<&Error> {
+        self.unusable.as_ref()
     }
 }

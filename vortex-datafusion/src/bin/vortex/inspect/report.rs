@@ -164,6 +164,9 @@ impl Walk {
     fn node(&mut self, name: String, layout: &LayoutRef, path: &mut Vec<String>) -> Node {
         // Names may be long, and those of one struct occur in each of its chunks.
         let name = Excerpt(name).to_string();
+        if let Some(unusable) = layout.unusable_zones() {
+            self.problems.push(format!("zones of {}: {unusable}", place_of(path)));
+        }
         if layout.zones().is_some() {
             self.with_zones.push((Excerpt(path.join(".")).to_string(), Arc::clone(layout)));
         }
