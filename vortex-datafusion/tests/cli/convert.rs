@@ -185,6 +185,15 @@ fn folders_become_folders_and_files_one_file() {
     assert_eq!(csv(&sql), "n\n100\n");
 
     let one = path(&folder, "one.vortex");
+    // Of which day rows are would be lost.
+    for inputs in [&["in/day=*/*.csv"][..], &["in/day=1/a.csv", "in/day=2/a.csv"]] {
+        let inputs: Vec<String> = inputs.iter().map(|name| path(&folder, name)).collect();
+        let mut arguments = vec!["convert"];
+        arguments.extend(inputs.iter().map(String::as_str).chain([one.as_str()]));
+        let line = fails(&arguments, 2);
+        assert!(line.contains("has no column `day`") && line.contains("day=1/a.csv"), "{line}");
+    }
+    fs::rename(folder.path().join("in/day=2/a.csv"), folder.path().join("in/day=1/b.csv")).unwrap();
     ok(&["convert", &path(&folder, "in/day=*/*.csv"), &one]);
     assert_eq!(csv(&format!("SELECT count(*) AS n FROM '{one}'")), "n\n200\n");
     let line = fails(&["convert", &from, &one], 2);

@@ -23,33 +23,41 @@ use crate::stores::Stores;
 
 impl Stores {
     /// The files at places: for a folder or a glob, all Vortex files there; any other place is taken as a file.
-    /// Folders that cannot be read are failures, which do not prevent others from being searched.
+    /// Places without Vortex files and folders that cannot be read are failures, which do not prevent others from being
+    /// searched.
     pub(crate) async fn files(&self, places: &[PathBuf]) -> Outcome<(Vec<PathBuf>, Failures)> {
         let (mut files, mut unread) = (Vec::new(), Vec::new());
         for path in places {
-            let Some(place) = path.to_str() else {
-                // A name that is not Unicode is no pattern.
-                find_below(path, &path.display().to_string(), &mut files, &mut unread)?;
-                continue;
-            };
-            match as_url(place) {
-                Some(_) => match listing_url(place).map_err(|error| Failure::at(place, error))? {
-                    url if url.is_collection() => {
-                        let found = self.urls(&url).await.map_err(|failure| Failure::at(place, failure))?;
-                        some_of(place, found, &mut files)?;
-                    }
-                    _ => files.push(path.clone()),
-                },
-                // A file may have such a name.
-                None if place.contains(['*', '?', '[']) && !path.exists() => {
-                    some_of(place, matching(place)?, &mut files)?;
-                }
-                None => find_below(path, place, &mut files, &mut unread)?,
+            match self.files_at(path, &mut files, &mut unread).await {
+                Err(Failure::Error(message)) => unread.push(Failure::Error(message)),
+                found => found?,
             }
         }
         let mut failures = Failures::among(files.len() + unread.len());
         unread.into_iter().try_for_each(|failure| failures.report(failure))?;
         Ok((files, failures))
+    }
+
+    /// Adds the files at one place.
+    async fn files_at(&self, path: &Path, files: &mut Vec<PathBuf>, unread: &mut Vec<Failure>) -> Outcome {
+        let Some(place) = path.to_str() else {
+            // A name that is not Unicode is no pattern.
+            return find_below(path, &path.display().to_string(), files, unread);
+        };
+        if as_url(place).is_some() {
+            let url = listing_url(place).map_err(|error| Failure::at(place, error))?;
+            if url.is_collection() {
+                let found = self.urls(&url).await.map_err(|failure| Failure::at(place, failure))?;
+                return some_of(place, found, files);
+            }
+            files.push(path.to_owned());
+            return Ok(());
+        }
+        // A file may have such a name.
+        if place.contains(['*', '?', '[']) && !path.exists() {
+            return some_of(place, matching(place)?, files);
+        }
+        find_below(path, place, files, unread)
     }
 
     /// The URLs of the files in a folder.

@@ -33,6 +33,28 @@ impl Reader {
         Ok((ListingTable::try_new(config.with_schema(Arc::new(schema)))?, times))
     }
 
+    /// Checks that files of folders that are named after different values contain these values: names of folders are
+    /// read only of a folder as a whole.
+    pub(super) async fn check_lost(&self, files: &[Found]) -> Outcome {
+        let folders: Vec<Vec<(String, String)>> = files.iter().map(values_of_folders).collect();
+        let Some(first) = folders.first() else { return Ok(()) };
+        let Some(at) = folders.iter().position(|values| values != first) else { return Ok(()) };
+        let lacks = |other: &[(String, String)], value: &&(String, String)| !other.contains(value);
+        let differing = first.iter().find(|value| lacks(&folders[at], value));
+        let differing = differing.or_else(|| folders[at].iter().find(|value| lacks(first, value)));
+        let Some((column, value)) = differing else { return Ok(()) };
+        for (file, schema) in self.schemas(files, files[0].format).await? {
+            if schema.index_of(column).is_err() {
+                return Err(Failure::Usage(format!(
+                    "{file}: has no column `{column}`, so that it would be lost which rows are from the folder \
+                     `{column}={value}`; convert the folder that contains it as a whole, without a pattern, or each file \
+                     by itself"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Where the files are: by themselves, or in folders that are named after values.
     async fn places(&self, files: &[Found], format: Format) -> Outcome<ListingTableConfig> {
         let options = ListingOptions::new(reader_of(format));
@@ -89,6 +111,14 @@ fn to_read(inferred: &Schema, format: Format) -> (Schema, Times) {
         Format::Csv => Times::of(&text_if_empty(inferred)),
         _ => (inferred.clone(), Times::default()),
     }
+}
+
+/// The values that folders on the way to a file are named after, each with its column.
+fn values_of_folders(file: &Found) -> Vec<(String, String)> {
+    let parts: Vec<_> = file.meta.location.parts().collect();
+    let folders = parts.split_last().map_or(&[][..], |(_name, folders)| folders);
+    let values = folders.iter().filter_map(|folder| folder.as_ref().split_once('='));
+    values.map(|(column, value)| (column.to_owned(), value.to_owned())).collect()
 }
 
 /// Checks that all files are in folders named after values of the same columns: DataFusion would leave out the others.

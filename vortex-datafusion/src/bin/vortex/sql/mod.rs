@@ -13,6 +13,7 @@ mod reset;
 mod script;
 mod session;
 mod shell;
+mod show_columns;
 mod statement;
 
 use std::io::IsTerminal as _;

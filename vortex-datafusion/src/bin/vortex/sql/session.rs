@@ -78,9 +78,11 @@ fn register_functions(context: &SessionContext) {
 }
 
 /// Settings of DataFusion that differ from its own, unless the environment sets them.
-const SETTINGS: [(&str, &str); 7] = [
+pub(super) const SETTINGS: [(&str, &str); 8] = [
     // Plans are readable on a screen.
     ("datafusion.explain.format", "tree"),
+    // Of metrics, those that are worth a look; a scan has forty.
+    ("datafusion.explain.analyze_level", "summary"),
     // Nulls look different from empty text.
     ("datafusion.format.null", "NULL"),
     // Otherwise, line breaks within quotes end rows where DataFusion cuts a CSV file into parts.

@@ -37,6 +37,7 @@ use super::long_cells;
 use super::places::{explained, urls_in};
 use super::reset::set_default;
 use super::session::Session;
+use super::show_columns::describe;
 use crate::failure::{Failure, Outcome};
 use crate::json::JsonRows;
 use crate::min_reader::MinReader;
@@ -67,6 +68,7 @@ impl Session {
         while let Some(mut statement) = statements.pop_front() {
             select_all(&mut statement);
             set_default(&mut statement);
+            describe(&mut statement);
             home::expand(&mut statement);
             // A bug in planning or running one statement does not end the shell.
             let run = AssertUnwindSafe(self.run_statement(statement)).catch_unwind();
