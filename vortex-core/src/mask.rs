@@ -219,6 +219,15 @@ impl Mask {
         }
     }
 
+    /// The number of runs of live rows.
+    pub(crate) fn run_count(&self) -> usize {
+        match &self.rows {
+            Rows::Bits(bits) => bits.set_slices().count(),
+            Rows::Few(few) => few.chunk_by(|a, b| a + 1 == *b).count(),
+            Rows::Uniform => usize::from(!self.is_none()),
+        }
+    }
+
     /// The number of live rows below each of `rows`.
     pub(crate) fn live_below(&self, rows: impl Iterator<Item = usize>) -> Vec<usize> {
         match &self.rows {

@@ -199,6 +199,7 @@ impl Admission {
         } else if checks.is_empty() {
             split.live = self.plan.within_limit(split.live);
         }
+        split.narrow();
         let mut task = SplitTask {
             plan: Arc::clone(&self.plan),
             payoffs: Arc::clone(&self.payoffs),

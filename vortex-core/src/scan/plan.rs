@@ -11,6 +11,7 @@ use super::aggregate::{Known, Totals};
 use super::best_first::{BestFirst, BestRows};
 use super::column::Column;
 use super::conjunct::{self, Conjunct};
+use super::decode::live_range;
 use super::{RowAccess, ScanBuilder, ScanMetrics, schema};
 use crate::array::Measures;
 use crate::budget::Budget;
@@ -90,6 +91,17 @@ pub(super) struct Split {
     pub(super) live: Mask,
     /// Columns that need not be read to aggregate the rows.
     pub(super) known: Known,
+}
+
+impl Split {
+    /// Leaves out the rows before the first and after the last live one: whatever is read of them would be in vain.
+    pub(super) fn narrow(&mut self) {
+        let span = self.live.span();
+        if span.len() < self.live.len() && !span.is_empty() {
+            self.rows = live_range(self);
+            self.live = self.live.slice(span);
+        }
+    }
 }
 
 impl Plan {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::best_first::{BestFirst, Place};
-use super::fetch::{LeaseRequest, Recent};
+use super::fetch::{LeaseRequest, Recent, missing_bytes};
 use super::plan::Plan;
 use super::split::FilteredSplit;
 use super::zone_maps::ZoneMaps;
@@ -61,8 +61,11 @@ impl SplitQueue {
     /// Drops rows that filters have ruled out in the meantime, and splits without any rows left.
     pub(super) fn prune(&mut self, zone_maps: &ZoneMaps) {
         let before = self.splits.len();
+        let metrics = &self.plan.metrics;
         self.splits.retain_mut(|FilteredSplit { task, .. }| {
-            task.split.live = zone_maps.prune(&task.split);
+            let live = zone_maps.prune(&task.split);
+            metrics.rows_pruned.add((task.split.live.true_count() - live.true_count()) as u64);
+            task.split.live = live;
             !task.split.live.is_none()
         });
         let withdrawn = before - self.splits.len();
@@ -101,9 +104,11 @@ impl SplitQueue {
                 true => Some(first.missing()?),
                 false => None,
             };
-            if let Some(ids) = &ids
-                && !request.add(&first.needs(ids, !self.best_at_work), recent)?
-            {
+            let has_memory = match &ids {
+                Some(ids) => request.add(&first.needs(ids, !self.best_at_work), recent)?,
+                None => !self.best_at_work || has_memory_for(&self.plan, first)?,
+            };
+            if !has_memory {
                 break;
             }
             self.best_at_work = true;
@@ -161,7 +166,12 @@ impl SplitQueue {
     /// Takes out the first split, once what it needs has been requested. If `idle`, that is requested anyway.
     fn pop(&mut self, idle: bool, recent: &mut Recent) -> Result<Option<FilteredSplit>> {
         let Some(split) = self.splits.front_mut() else { return Ok(None) };
-        if split.is_unrequested() && self.plan.best_first.is_none() {
+        if split.is_unrequested() && self.plan.best_first.is_some() {
+            // It takes memory once it is decoded, in any case.
+            if !idle && !has_memory_for(&self.plan, split)? {
+                return Ok(None);
+            }
+        } else if split.is_unrequested() {
             if !idle {
                 return Ok(None);
             }
@@ -171,6 +181,12 @@ impl SplitQueue {
         }
         Ok(self.splits.pop_front())
     }
+}
+
+/// Whether there is memory at the moment for what a split is yet to request.
+fn has_memory_for(plan: &Plan, split: &FilteredSplit) -> Result<bool> {
+    let bytes = if split.is_unrequested() { missing_bytes(plan, &split.missing()?)? } else { 0 };
+    Ok(bytes == 0 || plan.memory.take(bytes).is_some())
 }
 
 #[cfg(test)]

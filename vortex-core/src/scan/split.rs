@@ -153,7 +153,8 @@ impl SplitTask {
             true => missing_bytes(&self.plan, want)?,
             false => byte_len(table, want)?,
         };
-        Ok(gather::pays(&self.plan, self.split.live.true_count() as u64, bytes))
+        let live = &self.split.live;
+        Ok(gather::pays(&self.plan, gather::scattered(live.true_count(), live.run_count()), bytes))
     }
 
     /// Whether the split has to be filtered before it is decoded.
@@ -257,7 +258,10 @@ impl FilteredSplit {
         if projection == Projected::Unrequested {
             // The filter may have tightened while this split was waiting.
             have.add(leases.iter().cloned());
-            task.split.live = task.payoffs.recheck(&plan, &task.split, &task.checks, &have)?;
+            let live = task.payoffs.recheck(&plan, &task.split, &task.checks, &have)?;
+            let rejected = task.split.live.true_count() - live.true_count();
+            plan.metrics.rows_filtered.add(rejected as u64);
+            task.split.live = live;
             if task.split.live.is_none() {
                 return Ok(DecodedSplit { rows: Rows::Decoded(Vec::new()), leases });
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use arrow::array::{ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch};
+use arrow::array::{ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
 use vortex_core::Level;
 use vortex_core::expr::{DynamicFilter, Expr, FieldPath, RowPredicate, column};
@@ -255,6 +255,39 @@ async fn few_rows_of_a_limit_are_read_alone() {
         // Each column takes 790 kB, in two chunks.
         let filtered = if filter.is_some() { 800_000 } else { 0 };
         assert!(metrics.bytes_read.get() < filtered + 100_000, "{filter:?}: {metrics:?}");
+    }
+}
+
+#[tokio::test]
+async fn filters_read_nothing_of_rows_that_statistics_have_ruled_out() {
+    let rows = 1i64 << 16;
+    let keys = Arc::new(Int64Array::from_iter_values(0..rows)) as ArrayRef;
+    let mut state = 1u64;
+    let mut noise = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        format!("{:016x}", state ^ state >> 31)
+    };
+    let texts = (0..rows).map(|_| (0..8).map(|_| noise()).collect::<String>());
+    let texts = Arc::new(StringArray::from_iter_values(texts)) as ArrayRef;
+    let table = RecordBatch::try_from_iter([("key", keys), ("text", texts)]).unwrap();
+    let file = opened(written([&table], WriteOptions::new()).await).await;
+    let bytes_for = |filter: Expr| {
+        let metrics = Arc::new(ScanMetrics::default());
+        let scan = file.scan().with_projection(["key"]).with_filter(filter);
+        let scan = scan.with_metrics(Arc::clone(&metrics));
+        async move {
+            let read = collect(scan).await.unwrap();
+            (read, metrics.bytes_read.get())
+        }
+    };
+    let (found, all) = bytes_for(column("text").like("%fff%")).await;
+    assert!(found.num_rows() > 1000);
+    let row = found.column(0).as_primitive::<Int64Type>().value(500);
+    for (filter, expected) in [(column("text").like("%fff%"), 1), (column("text").like("%xyz%"), 0)] {
+        let (found, some) = bytes_for(column("key").eq(row).and(filter)).await;
+        assert_eq!(found.num_rows(), expected);
+        // Of the text, a quarter is read, which is half of a split.
+        assert!(some * 3 < all, "{some} of {all} bytes");
     }
 }
 

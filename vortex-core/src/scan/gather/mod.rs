@@ -69,7 +69,15 @@ const MAX_HELD_ANYWAY: u64 = 512 << 10;
 /// Maximum number of attempts; a column that needs more is nested deeper than the limits allow.
 const MAX_ROUNDS: usize = 4096;
 
-/// Whether fetching this many rows individually beats reading whole segments of this many bytes.
+/// So many rows that follow one that is fetched cost as much as a row elsewhere: their bytes are next to its own.
+const ADJACENT_ROWS: u64 = 16;
+
+/// How many rows at places of their own cost as much as rows in so many runs of adjacent ones.
+pub(super) fn scattered(rows: usize, runs: usize) -> u64 {
+    runs as u64 + (rows.saturating_sub(runs) as u64).div_ceil(ADJACENT_ROWS)
+}
+
+/// Whether fetching as much as [`scattered`] rows individually beats reading whole segments of this many bytes.
 pub(super) fn pays(plan: &Plan, rows: u64, segment_bytes: u64) -> bool {
     let values = rows.saturating_mul(plan.projection.len() as u64);
     match plan.row_access {
@@ -330,15 +338,17 @@ async fn fetch_round(
 ) -> Result<()> {
     plan.metrics.peak_bytes.raise(plan.memory.peak());
     let start = Instant::now();
+    // Both are under way at the same time.
+    let leases = match whole.is_empty() {
+        true => Vec::new(),
+        false => lease(plan, whole, |_| Urgency::projection(0), memory)?,
+    };
     let pieces = fetch_ranges(plan, ranges).await?;
     have.add_pieces(ranges.iter().zip(pieces).map(|(range, bytes)| Piece { start: range.start, bytes }));
-    if !whole.is_empty() {
-        let leases = lease(plan, whole, |_| Urgency::projection(0), memory)?;
-        for lease in &leases {
-            lease.wait().await?;
-        }
-        have.add(leases);
+    for lease in &leases {
+        lease.wait().await?;
     }
+    have.add(leases);
     plan.metrics.io_wait_nanos.add_since(start);
     Ok(())
 }
