@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion_physical_plan::metrics::{
-    Count, ExecutionPlanMetricsSet, Gauge, MetricBuilder, MetricCategory, MetricType, PruningMetrics, Time,
+    Count, ExecutionPlanMetricsSet, Gauge, MetricBuilder, MetricCategory, MetricType, MetricValue,
+    PruningMetrics, Time,
 };
 use vortex_core::scan::{Counter, ScanMetrics};
 
@@ -36,8 +37,8 @@ const COUNTERS: &[(Of, &str, MetricType, MetricCategory)] = {
         (|scan| &scan.zones_fully_matched, "zones_fully_matched", Dev, Uncategorized),
         (|scan| &scan.rows_pruned, "rows_pruned_statistics", Dev, Rows),
         (|scan| &scan.rows_answered, "rows_answered_statistics", Summary, Rows),
-        (|scan| &scan.rows_filtered, "pushdown_rows_pruned", Dev, Rows),
-        (|scan| &scan.rows_produced, "pushdown_rows_matched", Dev, Rows),
+        (|scan| &scan.rows_filtered, "pushdown_rows_pruned", Summary, Rows),
+        (|scan| &scan.rows_produced, "pushdown_rows_matched", Summary, Rows),
     ]
 };
 
@@ -47,6 +48,17 @@ const TIMES: &[(Of, &str)] = &[
     (|scan| &scan.filter_nanos, "predicate_eval_time"),
     (|scan| &scan.decode_nanos, "decode_time"),
 ];
+
+/// The name of the most bytes that the scan of a file held or had in flight.
+const PEAK: &str = "peak_inflight_bytes";
+
+/// That gauge, if a partition has registered it: all have the same one, since DataFusion adds up those of partitions.
+fn peak_of(set: &ExecutionPlanMetricsSet) -> Option<Gauge> {
+    set.clone_inner().iter().find_map(|metric| match metric.value() {
+        MetricValue::Gauge { name, gauge } if name == PEAK => Some(gauge.clone()),
+        _ => None,
+    })
+}
 
 /// The metrics of one partition of a scan.
 #[derive(Debug, Clone)]
@@ -79,10 +91,12 @@ impl ScanCounters {
                 .counter("num_predicate_creation_errors", partition),
             counters: counters.collect(),
             times: times.collect(),
-            peak: MetricBuilder::new(set)
-                .with_type(MetricType::Dev)
-                .with_category(MetricCategory::Bytes)
-                .gauge("peak_inflight_bytes", partition),
+            peak: peak_of(set).unwrap_or_else(|| {
+                MetricBuilder::new(set)
+                    .with_type(MetricType::Dev)
+                    .with_category(MetricCategory::Bytes)
+                    .gauge(PEAK, partition)
+            }),
         }
     }
 
@@ -99,7 +113,7 @@ impl ScanCounters {
         for (of, time) in &self.times {
             time.add_duration(Duration::from_nanos(of(scan).get()));
         }
-        // The maximum over all files of a partition.
+        // The maximum over all files of all partitions.
         self.peak.set_max(count(&scan.peak_bytes));
     }
 }
@@ -154,5 +168,14 @@ mod tests {
         }
         let total = set.clone_inner().sum_by_name("bytes_scanned").unwrap();
         assert_eq!(total.as_usize(), 42);
+    }
+
+    #[test]
+    fn the_peak_is_that_of_all_partitions() {
+        let set = ExecutionPlanMetricsSet::new();
+        for (partition, bytes) in [10, 32, 20].into_iter().enumerate() {
+            ScanCounters::new(&set, partition).file().scan().peak_bytes.add(bytes);
+        }
+        assert_eq!(set.clone_inner().sum_by_name(PEAK).unwrap().as_usize(), 32);
     }
 }

@@ -7,7 +7,7 @@ use datafusion_common::Result;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_datasource::file::FileSource;
-use datafusion_datasource::file_groups::FileGroup;
+use datafusion_datasource::file_groups::{FileGroup, FileGroupPartitioner};
 use datafusion_datasource::file_scan_config::FileScanConfig;
 use datafusion_datasource::file_stream::FileOpener;
 use datafusion_datasource::{PartitionedFile, TableSchema};
@@ -16,7 +16,9 @@ use datafusion_execution::memory_pool::MemoryPool;
 use datafusion_execution::runtime_env::RuntimeEnv;
 use datafusion_physical_expr::expressions::{Column, Literal, lit};
 use datafusion_physical_expr::projection::ProjectionExprs;
-use datafusion_physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr, conjunction};
+use datafusion_physical_expr::{
+    EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr, conjunction,
+};
 use datafusion_physical_expr_common::physical_expr::fmt_sql;
 use datafusion_physical_plan::filter_pushdown::{FilterPushdownPropagation, PushedDown};
 use datafusion_physical_plan::metrics::ExecutionPlanMetricsSet;
@@ -32,7 +34,7 @@ use crate::aggregation::Aggregation;
 use crate::convert::{is_dynamic, needs_scan};
 use crate::memory::ScanMemory;
 use crate::metrics::ScanCounters;
-use crate::opener::{Ahead, OpenFiles, OpenerState, SharedAhead, VortexOpener};
+use crate::opener::{Ahead, FilePruning, OpenFiles, OpenerState, SharedAhead, Translations, VortexOpener};
 use crate::optimizer::has_rules;
 use crate::options::VortexOptions;
 use crate::pushdown::{BestFirst, Filters, Sorted, sorted};
@@ -40,6 +42,9 @@ use crate::reading::{Reading, SessionResources};
 
 /// Default number of rows per batch, unless the session specifies another.
 const DEFAULT_BATCH_SIZE: usize = 8192;
+
+/// The rows that a split may have.
+const ROWS_OF_SPLIT: usize = 64 << 10;
 
 /// What a plan wants of a scan that reads the best rows first.
 #[derive(Debug, Clone, Copy)]
@@ -330,13 +335,16 @@ impl FileSource for VortexSource {
         let functions = self.aggregation.as_ref().filter(|_| ahead.is_none());
         let functions = functions.map_or(&[][..], Aggregation::functions);
         let extremes = functions.iter().map(|_| Arc::default()).collect();
+        let adapters = config.expr_adapter_factory.clone();
         let state = Arc::new(OpenerState {
             table: self.table.clone(),
+            pruning: FilePruning::new(&filters, &self.table, self.options().prune),
+            translations: Translations::new(&filters, &self.table, adapters.as_ref()),
             output_schema: Arc::new(outputs.project_schema(self.table.table_schema())?),
             outputs,
             aggregation: self.aggregation.clone(),
             extremes,
-            adapters: config.expr_adapter_factory.clone(),
+            adapters,
             store,
             limit: config.limit,
             // Parallel partitions have no order among them that a plan could rely on.
@@ -411,6 +419,31 @@ impl FileSource for VortexSource {
                 None => Ok(()),
             },
         }
+    }
+
+    /// A limit that one split reaches is reached by one partition: others would start to read for nothing, each its part of
+    /// the file. Rows that pass a filter are looked for in several places at once.
+    fn repartitioned(
+        &self,
+        target_partitions: usize,
+        repartition_file_min_size: usize,
+        output_ordering: Option<LexOrdering>,
+        config: &FileScanConfig,
+    ) -> Result<Option<FileScanConfig>> {
+        let is_reached = config.limit.is_some_and(|limit| limit <= ROWS_OF_SPLIT);
+        if is_reached && self.filters.accepted().is_empty() {
+            return Ok(None);
+        }
+        let partitioned = FileGroupPartitioner::new()
+            .with_target_partitions(target_partitions)
+            .with_repartition_file_min_size(repartition_file_min_size)
+            .with_preserve_order_within_groups(output_ordering.is_some())
+            .repartition_file_groups(&config.file_groups);
+        Ok(partitioned.map(|file_groups| {
+            let mut config = config.clone();
+            config.file_groups = file_groups;
+            config
+        }))
     }
 
     fn try_pushdown_filters(

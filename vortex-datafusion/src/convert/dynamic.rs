@@ -71,18 +71,20 @@ impl TranslatedFilter {
 
     /// All that the scan can check of `expr`; `None` if that is nothing.
     fn parts(&self, expr: &Arc<dyn PhysicalExpr>, file: &Translator) -> Option<Expr> {
-        let parts = split_conjunction(expr);
-        let answered = parts.iter().filter_map(|part| file.weaken(part));
-        let evaluated = parts.iter().filter_map(|part| self.evaluated(part, file));
-        let all = Expr::all(answered.chain(evaluated));
+        let (mut answered, mut evaluated) = (Vec::new(), Vec::new());
+        for part in split_conjunction(expr) {
+            let (weaker, is_whole) = file.weaken(part);
+            answered.extend(weaker);
+            evaluated.extend(if is_whole { None } else { self.evaluated(part, file) });
+        }
+        let all = Expr::all(answered.into_iter().chain(evaluated));
         (!matches!(all, Expr::Literal(Some(true)))).then_some(all)
     }
 
-    /// The part as a filter that DataFusion evaluates, if encodings cannot answer it and it cannot fail: it is
-    /// also evaluated on rows that other filters reject. Floating-point numbers are left to the operator,
+    /// A part that encodings cannot answer as a filter that DataFusion evaluates, if it cannot fail: it is also evaluated on rows that other filters reject. Floating-point numbers are left to the operator,
     /// since sorts and joins differ in whether their zeros are equal.
     fn evaluated(&self, part: &Arc<dyn PhysicalExpr>, file: &Translator) -> Option<Expr> {
-        if self.applied_to != AppliedTo::AllRows || file.covers(part) {
+        if self.applied_to != AppliedTo::AllRows {
             return None;
         }
         // A key is in the table of one partition of a join. To look it up in a few tables is faster than to

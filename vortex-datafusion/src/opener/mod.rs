@@ -19,11 +19,13 @@
 mod aggregate;
 mod ahead;
 mod conjuncts;
+mod constants;
 mod numbered;
 mod open_files;
 mod prune;
 mod split;
 mod stream;
+mod translations;
 
 use std::sync::Arc;
 
@@ -32,6 +34,7 @@ pub(crate) use ahead::{Ahead, SharedAhead};
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 use conjuncts::{Conjuncts, Evaluation};
+use constants::FileConstants;
 use datafusion_common::{DataFusionError, Result, ScalarValue, plan_err};
 use datafusion_datasource::file_stream::{FileOpenFuture, FileOpener};
 use datafusion_datasource::{PartitionedFile, TableSchema};
@@ -42,15 +45,16 @@ use datafusion_physical_expr::utils::split_conjunction;
 use datafusion_physical_expr_adapter::{
     DefaultPhysicalExprAdapterFactory, PhysicalExprAdapter, PhysicalExprAdapterFactory,
 };
-use datafusion_pruning::FilePruner;
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
 use numbered::{ROW_NUMBER, wants_row_numbers, with_number};
 use object_store::ObjectStore;
 use open_files::OpenFile;
 pub(crate) use open_files::OpenFiles;
-use prune::{FileConstants, file_pruner};
+pub(crate) use prune::FilePruning;
+use prune::Outlook;
 use stream::{FileBatches, Projector};
+pub(crate) use translations::Translations;
 use vortex_core::VortexFile;
 use vortex_core::expr::{Expr, FieldPath};
 use vortex_core::io::object_name;
@@ -88,6 +92,10 @@ pub(crate) struct OpenerState {
     pub(crate) aggregation: Option<Aggregation>,
     /// The filters that apply despite a limit.
     pub(crate) filters: Filters,
+    /// Those filters, as what excludes files.
+    pub(crate) pruning: FilePruning,
+    /// Those filters, as what scans evaluate.
+    pub(crate) translations: Translations,
     pub(crate) best_first: Option<BestFirst>,
     pub(crate) reading: Reading,
     pub(crate) files: Arc<OpenFiles>,
@@ -130,10 +138,7 @@ impl OpenerState {
 
     async fn open(&self, file: PartitionedFile) -> Result<Batches> {
         let constants = FileConstants::new(&self.table, &file);
-        let mut pruner = self.pruner(&constants, &file)?;
-        if self.is_pruned(pruner.as_mut(), &constants)? {
-            return Ok(nothing());
-        }
+        let Outlook::Open(pruner) = self.outlook(&constants, &file)? else { return Ok(nothing()) };
         let entry = self.opened(&file);
         let opened = entry.clone().await.map_err(DataFusionError::Shared)?;
         if opened.row_count() == 0 {
@@ -149,7 +154,6 @@ impl OpenerState {
             Some(aggregation) => Some(Aggregated::try_new(&adapted, aggregation, &scan)?),
             None => None,
         };
-        let pruner = pruner.filter(|pruner| pruner.is_watching());
         let rows = move || {
             let batches = scan.into_stream().map_err(datafusion_error)?;
             Ok(FileBatches::new(batches, projector, pruner, metrics, entry).boxed())
@@ -160,23 +164,15 @@ impl OpenerState {
         }
     }
 
-    /// What excludes the file by its statistics, if anything may.
-    fn pruner(&self, constants: &FileConstants, file: &PartitionedFile) -> Result<Option<FilePruner>> {
-        match self.options().prune {
-            true => file_pruner(&self.filters, constants, &self.table, file, &self.metrics.predicate_errors),
-            false => Ok(None),
+    /// What is known of the file before it is opened, which is counted.
+    fn outlook(&self, constants: &FileConstants, file: &PartitionedFile) -> Result<Outlook> {
+        let errors = &self.metrics.predicate_errors;
+        let outlook = self.pruning.outlook(&self.table, constants, file, errors)?;
+        match outlook {
+            Outlook::Excluded => self.metrics.files_pruned.add_pruned(1),
+            Outlook::Open(_) => self.metrics.files_pruned.add_matched(1),
         }
-    }
-
-    /// Whether what is known from planning excludes the file, which is counted.
-    fn is_pruned(&self, pruner: Option<&mut FilePruner>, constants: &FileConstants) -> Result<bool> {
-        let is_pruned =
-            pruner.map_or(Ok(false), FilePruner::should_prune)? || self.never_passes(constants)?;
-        match is_pruned {
-            true => self.metrics.files_pruned.add_pruned(1),
-            false => self.metrics.files_pruned.add_matched(1),
-        }
-        Ok(is_pruned)
+        Ok(outlook)
     }
 
     /// The open file. Tables over open files provide it.
@@ -244,23 +240,6 @@ impl OpenerState {
             reading.open(&store, &meta, hint).await.map_err(Arc::new)
         };
         open.boxed().shared()
-    }
-
-    /// Whether an accepted filter is false or NULL for all rows because of the file's constants alone.
-    fn never_passes(&self, constants: &FileConstants) -> Result<bool> {
-        if self.table.table_partition_cols().is_empty() {
-            return Ok(false);
-        }
-        for filter in self.filters.accepted() {
-            let filled = simplify(constants.fill(filter)?, self.table.table_schema())?;
-            if split_conjunction(&filled)
-                .into_iter()
-                .any(|part| literal(part).is_some_and(|value| value != Some(true)))
-            {
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 }
 
@@ -334,6 +313,11 @@ impl<'a> Adapted<'a> {
 
     /// The filter that rows must satisfy; `None` if no row of this file can.
     fn filter(&self) -> Result<Option<Expr>> {
+        let dtype = self.file.footer().dtype();
+        self.scan.translations.get(&self.physical, dtype, || self.translated_filter())
+    }
+
+    fn translated_filter(&self) -> Result<Option<Expr>> {
         let mut conjuncts = Conjuncts::default();
         for filter in self.scan.filters.accepted() {
             let filter = self.simplify(self.adapt(filter)?)?;
@@ -367,7 +351,7 @@ impl<'a> Adapted<'a> {
     fn hint(&self, filter: &Arc<dyn PhysicalExpr>) -> Option<Expr> {
         let adapted = self.adapt(filter).ok()?;
         if !is_dynamic(&adapted) {
-            self.translator().weaken(&self.simplify(Arc::clone(&adapted)).ok()?)?;
+            self.translator().weaken(&self.simplify(Arc::clone(&adapted)).ok()?).0?;
         }
         let dtype = self.file.footer().dtype().clone();
         let options = self.scan.options();

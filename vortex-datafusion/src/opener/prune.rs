@@ -1,98 +1,218 @@
-//! What is known about a file before it is opened: values that are the same for all its rows, and statistics
-//! that may exclude it.
+//! What excludes a file by what is known of it before it is opened: its statistics, and [values that all its rows
+//! have](FileConstants).
+//!
+//! ```text
+//! the same for all files     prepared once     day > 3, id IN (1, 2, …)
+//! own of each file           per file          folder = 'x' OR id > 5
+//! dynamic                    per file          id < ?, watched while the file is read
+//! ```
 
-use std::sync::Arc;
+use std::cmp::Ordering;
+use std::sync::{Arc, OnceLock};
 
-use arrow::datatypes::{DataType, Schema};
-use datafusion_common::tree_node::{Transformed, TransformedResult as _, TreeNode};
-use datafusion_common::{Result, ScalarValue};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion_common::pruning::PrunableStatistics;
+use datafusion_common::stats::Precision;
+use datafusion_common::tree_node::TreeNode as _;
+use datafusion_common::{DataFusionError, Result, ScalarValue, Statistics};
 use datafusion_datasource::{PartitionedFile, TableSchema};
-use datafusion_functions::core::input_file_name::InputFileNameFunc;
-use datafusion_physical_expr::expressions::{CastExpr, Column, NegativeExpr, TryCastExpr, lit};
-use datafusion_physical_expr::scalar_subquery::ScalarSubqueryExpr;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::{
+    CastExpr, Column, InListExpr, Literal, NegativeExpr, TryCastExpr,
+};
 use datafusion_physical_expr::utils::{collect_columns, conjunction, split_conjunction};
-use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use datafusion_physical_plan::ColumnarValue;
 use datafusion_physical_plan::metrics::Count;
-use datafusion_pruning::FilePruner;
+use datafusion_pruning::{FilePruner, MAX_IN_LIST_SIZE, PruningPredicate, build_pruning_predicate};
 
-use crate::convert::{balanced, cast_is_monotonic, cast_is_strictly_monotonic, reads_nested};
+use super::constants::{FileConstants, differs_by_file};
+use super::literal;
+use crate::convert::{
+    balanced, cast_is_monotonic, cast_is_strictly_monotonic, is_dynamic, reads_nested, simplify,
+};
 use crate::pushdown::Filters;
 
-/// Adapts expressions over a table to one of its files: values that are constant there become literals.
-pub(crate) struct FileConstants<'a> {
-    file_columns: usize,
-    partition_values: &'a [ScalarValue],
-    file_name: &'a str,
+/// What filters tell of a file that is not open yet.
+pub(super) enum Outlook {
+    /// No row passes.
+    Excluded,
+    /// Some may pass. Dynamic filters, if they are watched, may exclude the rest of the file later.
+    Open(Option<FilePruner>),
 }
 
-impl<'a> FileConstants<'a> {
-    /// The constants of `file`.
-    pub(crate) fn new(table: &TableSchema, file: &'a PartitionedFile) -> Self {
-        Self {
-            file_columns: table.file_schema().fields().len(),
-            partition_values: &file.partition_values,
-            file_name: file.object_meta.location.as_ref(),
-        }
+/// Decides which files are not opened.
+pub(crate) struct FilePruning {
+    schema: SchemaRef,
+    /// Whether statistics may exclude files, or only their constants.
+    by_statistics: bool,
+    /// Filters that are the same for all files.
+    same: Vec<Arc<dyn PhysicalExpr>>,
+    /// Those, prepared when the first file is opened: subqueries have run by then.
+    prepared: OnceLock<Result<Prepared, Arc<DataFusionError>>>,
+    /// Filters that have to be made for each file.
+    own: Vec<Arc<dyn PhysicalExpr>>,
+}
+
+impl FilePruning {
+    /// Prunes files of a table by these filters, and statistics if these may be used.
+    pub(crate) fn new(filters: &Filters, table: &TableSchema, by_statistics: bool) -> Self {
+        let is_own = |filter: &Arc<dyn PhysicalExpr>| is_dynamic(filter) || differs_by_file(filter, table);
+        let (own, same) = filters.all().cloned().partition(is_own);
+        let (schema, prepared) = (Arc::clone(table.file_schema()), OnceLock::new());
+        Self { schema, by_statistics, same, prepared, own }
     }
 
-    /// The expression with partition columns, the file's name and results of subqueries filled in.
+    /// What the filters tell of a file.
     ///
     /// # Errors
     /// If an expression cannot be built with its new children.
-    pub(crate) fn fill(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
-        Arc::clone(expr)
-            .transform_up(|node| match self.value(&node) {
-                Some(value) => Ok(Transformed::yes(lit(value))),
-                None => Ok(Transformed::no(node)),
-            })
-            .data()
+    pub(super) fn outlook(
+        &self,
+        table: &TableSchema,
+        constants: &FileConstants,
+        file: &PartitionedFile,
+        errors: &Count,
+    ) -> Result<Outlook> {
+        let prepare = || Prepared::new(&self.same, table, constants, errors).map_err(Arc::new);
+        let prepared = self.prepared.get_or_init(prepare).as_ref();
+        let prepared = prepared.map_err(|error| DataFusionError::Shared(Arc::clone(error)))?;
+        if prepared.is_never {
+            return Ok(Outlook::Excluded);
+        }
+        let Some(own) = usable(&self.own, table, constants)? else { return Ok(Outlook::Excluded) };
+        if !self.by_statistics {
+            return Ok(Outlook::Open(None));
+        }
+        if prepared.exclude(file, &self.schema, errors) {
+            return Ok(Outlook::Excluded);
+        }
+        if own.is_empty() {
+            return Ok(Outlook::Open(None));
+        }
+        // The pruner recurses for every operand of a chain. A test without this would overflow the stack, which ends the
+        // process, so that there is none in `tests/it/upstream/`.
+        let own = balanced(&conjunction(own));
+        let Some(mut pruner) = FilePruner::try_new(own, &self.schema, file, errors.clone()) else {
+            return Ok(Outlook::Open(None));
+        };
+        if pruner.should_prune()? {
+            return Ok(Outlook::Excluded);
+        }
+        Ok(Outlook::Open(pruner.is_watching().then_some(pruner)))
+    }
+}
+
+/// Filters that are the same for all files.
+struct Prepared {
+    /// Whether no row of any file passes.
+    is_never: bool,
+    bounds: Option<Arc<PruningPredicate>>,
+    lists: Vec<ListedValues>,
+}
+
+impl Prepared {
+    fn new(
+        filters: &[Arc<dyn PhysicalExpr>],
+        table: &TableSchema,
+        constants: &FileConstants,
+        errors: &Count,
+    ) -> Result<Self> {
+        let usable = usable(filters, table, constants)?;
+        let (is_never, usable) = (usable.is_none(), usable.unwrap_or_default());
+        let schema = table.file_schema();
+        let lists = usable.iter().filter_map(|part| ListedValues::of(part, schema)).collect();
+        let bounds = (!usable.is_empty())
+            .then(|| build_pruning_predicate(balanced(&conjunction(usable)), schema, errors))
+            .flatten();
+        Ok(Self { is_never, bounds, lists })
     }
 
-    fn value(&self, node: &Arc<dyn PhysicalExpr>) -> Option<ScalarValue> {
-        let node = node.as_ref();
-        if let Some(column) = node.downcast_ref::<Column>() {
-            let at = column.index().checked_sub(self.file_columns)?;
-            return self.partition_values.get(at).cloned();
+    /// Whether no row of the file passes, by its statistics.
+    fn exclude(&self, file: &PartitionedFile, schema: &SchemaRef, errors: &Count) -> bool {
+        let Some(statistics) = file.statistics.as_ref().filter(|_| file.has_statistics()) else {
+            return false;
+        };
+        if self.lists.iter().any(|list| list.exclude(statistics)) {
+            return true;
         }
-        if ScalarFunctionExpr::try_downcast_func::<InputFileNameFunc>(node).is_some() {
-            return Some(ScalarValue::Utf8(Some(self.file_name.to_owned())));
-        }
-        // Subqueries have run by the time a file is opened; one that has not run is left unchanged.
-        let subquery = node.downcast_ref::<ScalarSubqueryExpr>()?;
-        let no_rows = arrow::array::RecordBatch::new_empty(Arc::new(Schema::empty()));
-        match subquery.evaluate(&no_rows) {
-            Ok(ColumnarValue::Scalar(value)) => Some(value),
-            _ => None,
+        let Some(bounds) = &self.bounds else { return false };
+        let known = PrunableStatistics::new(vec![Arc::clone(statistics)], Arc::clone(schema));
+        match bounds.prune(&known) {
+            Ok(may_pass) => may_pass.into_iter().all(|may_pass| !may_pass),
+            Err(error) => {
+                tracing::debug!(%error, "statistics of a file cannot be compared with a filter");
+                errors.add(1);
+                false
+            }
         }
     }
 }
 
-/// A pruner that checks the file's statistics against all filters, including dynamic ones. `None` if there is
-/// nothing to check.
-///
-/// # Errors
-/// If an expression cannot be built with its new children.
-pub(crate) fn file_pruner(
-    filters: &Filters,
-    constants: &FileConstants,
+/// A list of more values than DataFusion compares with statistics, one of which a column has to have.
+struct ListedValues {
+    column: usize,
+    /// Ascending, without nulls.
+    values: Vec<ScalarValue>,
+}
+
+impl ListedValues {
+    fn of(filter: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<Self> {
+        let list = filter.downcast_ref::<InListExpr>()?;
+        let column = list.expr().downcast_ref::<Column>()?.index();
+        let data_type = schema.fields().get(column)?.data_type();
+        if list.negated() || list.list().len() <= MAX_IN_LIST_SIZE || data_type.is_floating() {
+            return None;
+        }
+        let value = |item: &Arc<dyn PhysicalExpr>| Some(item.downcast_ref::<Literal>()?.value().clone());
+        let mut values = list.list().iter().map(value).collect::<Option<Vec<_>>>()?;
+        values.retain(|value| !value.is_null());
+        let first = values.first()?.clone();
+        let is_comparable = values.iter().all(|value| value.partial_cmp(&first).is_some());
+        values.sort_by(|left, right| left.partial_cmp(right).unwrap_or(Ordering::Equal));
+        is_comparable.then_some(Self { column, values })
+    }
+
+    /// Whether none of the values is within the bounds of the column.
+    fn exclude(&self, statistics: &Statistics) -> bool {
+        let Some(column) = statistics.column_statistics.get(self.column) else { return false };
+        let (Precision::Exact(min), Precision::Exact(max)) = (&column.min_value, &column.max_value) else {
+            return false;
+        };
+        let is_comparable = |bound: &ScalarValue| {
+            !bound.is_null() && self.values.first().is_some_and(|value| value.partial_cmp(bound).is_some())
+        };
+        if !is_comparable(min) || !is_comparable(max) {
+            return false;
+        }
+        let at = self.values.partition_point(|value| value < min);
+        self.values.get(at).is_none_or(|next| next > max)
+    }
+}
+
+/// The parts of filters that statistics may contradict, with the constants of a file filled in; `None` if no row passes.
+fn usable(
+    filters: &[Arc<dyn PhysicalExpr>],
     table: &TableSchema,
-    file: &PartitionedFile,
-    errors: &Count,
-) -> Result<Option<FilePruner>> {
-    let schema = table.file_schema();
+    constants: &FileConstants,
+) -> Result<Option<Vec<Arc<dyn PhysicalExpr>>>> {
     let mut usable = Vec::new();
-    for filter in filters.all().filter(|filter| !reads_nested(filter, table.table_schema())) {
-        let filled = constants.fill(filter)?;
-        let parts = split_conjunction(&filled).into_iter().filter(|part| keeps_bounds(part, schema));
-        usable.extend(parts.cloned());
+    for filter in filters {
+        let mut filled = constants.fill(filter)?;
+        if !is_dynamic(&filled) {
+            filled = simplify(filled, table.table_schema())?;
+        }
+        let is_nested = reads_nested(&filled, table.table_schema());
+        for part in split_conjunction(&filled) {
+            match literal(part) {
+                Some(Some(true)) => {}
+                Some(_) => return Ok(None),
+                None if !is_nested && keeps_bounds(part, table.file_schema()) => {
+                    usable.push(Arc::clone(part));
+                }
+                None => {}
+            }
+        }
     }
-    if usable.is_empty() {
-        return Ok(None);
-    }
-    // The pruner recurses for every operand of a chain. A test without this would overflow the stack, which ends the
-    // process, so that there is none in `tests/it/upstream/`.
-    Ok(FilePruner::try_new(balanced(&conjunction(usable)), schema, file, errors.clone()))
+    Ok(Some(usable))
 }
 
 /// Whether everything that the filter compares is bounded by what it makes of the bounds of columns, as
@@ -144,29 +264,14 @@ fn bounds_can_be_cast(from: &DataType, to: &DataType) -> bool {
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::{Field, TimeUnit};
-    use datafusion_common::stats::Precision;
-    use datafusion_common::{ColumnStatistics, Statistics};
+    use datafusion_common::ColumnStatistics;
     use datafusion_expr::Operator;
     use datafusion_physical_expr::expressions::{
-        DynamicFilterPhysicalExpr, binary, cast, col, negative, try_cast,
+        DynamicFilterPhysicalExpr, binary, cast, col, in_list, lit, negative, try_cast,
     };
 
     use super::*;
     use crate::options::VortexOptions;
-
-    #[test]
-    fn partition_columns_are_filled_in_by_position() {
-        let file_schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Utf8, true)]));
-        let partition = Arc::new(Field::new("p", DataType::Utf8, false));
-        let table = TableSchema::builder(file_schema).with_table_partition_cols(vec![partition]).build();
-        let file = PartitionedFile::new("p=x/a.vortex", 10)
-            .with_partition_values(vec![ScalarValue::Utf8(Some("x".into()))]);
-        let schema = table.table_schema();
-        let both =
-            binary(col("a", schema).unwrap(), Operator::Eq, col("p", schema).unwrap(), schema).unwrap();
-        let filled = FileConstants::new(&table, &file).fill(&both).unwrap();
-        assert_eq!(filled.to_string(), "a@0 = x");
-    }
 
     /// A table of one column, and a file of it whose values are within bounds.
     struct Bounded {
@@ -215,8 +320,9 @@ mod tests {
             let mut filters = Filters::default();
             filters.offer(filter, &self.table, &VortexOptions::default());
             let constants = FileConstants::new(&self.table, &self.file);
-            let pruner = file_pruner(&filters, &constants, &self.table, &self.file, &Count::new()).unwrap();
-            pruner.is_some_and(|mut pruner| pruner.should_prune().unwrap())
+            let pruning = FilePruning::new(&filters, &self.table, true);
+            let outlook = pruning.outlook(&self.table, &constants, &self.file, &Count::new()).unwrap();
+            matches!(outlook, Outlook::Excluded)
         }
     }
 
@@ -238,6 +344,50 @@ mod tests {
         let numbers = Bounded::new(-3i64, 12i64);
         assert!(numbers.is_pruned_by(numbers.compared(numbers.column(), Operator::Gt, 12i64)));
         assert!(!numbers.is_pruned_by(numbers.compared(numbers.column(), Operator::Gt, 11i64)));
+    }
+
+    #[test]
+    fn a_long_list_excludes_files_without_any_of_its_values() {
+        let numbers = Bounded::new(100i64, 200i64);
+        let is_pruned = |values: &mut dyn Iterator<Item = Option<i64>>, negated: bool| {
+            let values = values.map(|value| lit(ScalarValue::Int64(value))).collect();
+            numbers.is_pruned_by(
+                in_list(numbers.column(), values, &negated, numbers.table.table_schema()).unwrap(),
+            )
+        };
+        let around = || (0..50).map(|at| Some(if at % 2 == 0 { 99 - at } else { 201 + at }));
+        assert!(is_pruned(&mut around(), false));
+        assert!(is_pruned(&mut around().chain([None]), false));
+        assert!(!is_pruned(&mut around(), true));
+        for within in [100, 101, 200] {
+            assert!(!is_pruned(&mut around().chain([Some(within)]), false));
+        }
+        assert!(
+            !is_pruned(&mut (0..50).map(|_| None), false),
+            "no file has bounds that nothing is compared with"
+        );
+    }
+
+    #[test]
+    fn a_partition_column_decides_of_either_side_of_an_or() {
+        let file_schema = Arc::new(Schema::new(vec![Field::new("c", DataType::Int64, true)]));
+        let folder = Arc::new(Field::new("p", DataType::Utf8, false));
+        let table = TableSchema::builder(file_schema).with_table_partition_cols(vec![folder]).build();
+        let schema = table.table_schema();
+        let file =
+            Bounded::new(1i64, 9i64).file.with_partition_values(vec![ScalarValue::Utf8(Some("x".into()))]);
+        let is_pruned = |folder: &str, least: i64| {
+            let named = binary(col("p", schema).unwrap(), Operator::Eq, lit(folder), schema).unwrap();
+            let above = binary(col("c", schema).unwrap(), Operator::Gt, lit(least), schema).unwrap();
+            let mut filters = Filters::default();
+            let either = binary(named, Operator::Or, above, schema).unwrap();
+            filters.offer(either, &table, &VortexOptions::default());
+            let constants = FileConstants::new(&table, &file);
+            let pruning = FilePruning::new(&filters, &table, true);
+            matches!(pruning.outlook(&table, &constants, &file, &Count::new()).unwrap(), Outlook::Excluded)
+        };
+        assert!(is_pruned("y", 9));
+        assert!(!is_pruned("y", 8) && !is_pruned("x", 9));
     }
 
     #[test]

@@ -268,6 +268,20 @@ async fn a_filter_above_a_limit_does_not_select_rows() {
 }
 
 #[tokio::test]
+async fn a_limit_that_one_partition_reaches_is_left_to_it() {
+    let path = file("tpch_lineitem");
+    let context = session();
+    run(&context, "SET datafusion.execution.target_partitions = 4").await;
+    run(&context, "SET datafusion.optimizer.repartition_file_min_size = 1").await;
+    for (rest, is_left) in
+        [("LIMIT 5", true), ("LIMIT 65537", false), ("WHERE l_quantity > 30 LIMIT 5", false), ("", false)]
+    {
+        let plan = plan(&context, &format!("SELECT l_comment FROM '{}' {rest}", path.display())).await;
+        assert_eq!(plan.contains("file_groups={1 group"), is_left, "{rest}: {plan}");
+    }
+}
+
+#[tokio::test]
 async fn branches_of_a_union_are_sorted_by_what_tells_them_apart() {
     let path = file("tpch_lineitem");
     let context = session();

@@ -113,32 +113,33 @@ impl<'a> Translator<'a> {
         })?
     }
 
-    /// A filter that holds wherever `expr` is true, or `None` if it would hold everywhere.
-    pub(crate) fn weaken(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Expr> {
+    /// A filter that holds wherever `expr` is true, and whether it leaves nothing out, except which branch of a CASE is
+    /// taken. The filter is `None` if it would hold everywhere.
+    pub(crate) fn weaken(&self, expr: &Arc<dyn PhysicalExpr>) -> (Option<Expr>, bool) {
         if let Some(exact) = (Self { joins_zeros: true, ..*self }).translate(expr) {
-            return Some(exact);
+            return (Some(exact), true);
         }
         if let Some((op, operands)) = chain(expr) {
-            let operands = operands.into_iter().map(|operand| self.weaken(operand));
+            let (weaker, is_whole) = self.weaken_all(operands);
             if op == Operator::Or {
-                return operands.collect::<Option<Vec<_>>>().map(Expr::any);
+                return (weaker.into_iter().collect::<Option<Vec<_>>>().map(Expr::any), is_whole);
             }
-            let known: Vec<_> = operands.flatten().collect();
-            return (!known.is_empty()).then(|| Expr::all(known));
+            let known: Vec<_> = weaker.into_iter().flatten().collect();
+            return ((!known.is_empty()).then(|| Expr::all(known)), is_whole);
         }
         // One of the branches is taken, regardless of the condition: the filter of a partitioned join.
-        branches(expr)?.map(|branch| self.weaken(branch)).collect::<Option<Vec<_>>>().map(Expr::any)
+        let Some(branches) = branches(expr) else { return (None, false) };
+        let (weaker, is_whole) = self.weaken_all(branches);
+        (weaker.into_iter().collect::<Option<Vec<_>>>().map(Expr::any), is_whole)
     }
 
-    /// Whether [`weaken`](Self::weaken) leaves nothing out, except which branch of a CASE is taken.
-    pub(crate) fn covers(&self, expr: &Arc<dyn PhysicalExpr>) -> bool {
-        if self.translate(expr).is_some() {
-            return true;
-        }
-        if let Some((_, operands)) = chain(expr) {
-            return operands.into_iter().all(|operand| self.covers(operand));
-        }
-        branches(expr).is_some_and(|mut branches| branches.all(|branch| self.covers(branch)))
+    /// [`weaken`](Self::weaken) for each of some expressions, and whether nothing is left out of any.
+    fn weaken_all<'e>(
+        &self,
+        exprs: impl IntoIterator<Item = &'e Arc<dyn PhysicalExpr>>,
+    ) -> (Vec<Option<Expr>>, bool) {
+        let (weaker, are_whole): (Vec<_>, Vec<_>) = exprs.into_iter().map(|expr| self.weaken(expr)).unzip();
+        (weaker, are_whole.into_iter().all(|is_whole| is_whole))
     }
 
     /// A comparison of a column with a constant.
