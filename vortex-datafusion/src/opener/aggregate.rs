@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use datafusion_common::{Result, ScalarValue, exec_err};
+use datafusion_common::{HashMap, Result, ScalarValue, exec_err};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{Column, Literal};
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -46,11 +46,13 @@ impl Aggregated {
         aggregation: &Aggregation,
         scan: &ScanBuilder,
     ) -> Result<Self> {
-        let mut paths = Vec::new();
+        let mut positions = HashMap::new();
         let functions = aggregation.functions().iter();
-        let inputs = functions.map(|function| adapted.input(function, &mut paths));
+        let inputs = functions.map(|function| adapted.input(function, &mut positions));
         let inputs: Option<Vec<Input>> = inputs.collect::<Result<_>>()?;
-        let scan = scan.clone().with_projection(paths);
+        let mut columns: Vec<(FieldPath, usize)> = positions.into_iter().collect();
+        columns.sort_unstable_by_key(|(_, at)| *at);
+        let scan = scan.clone().with_projection(columns.into_iter().map(|(path, _)| path));
         let extremes = adapted.scan.extremes.clone();
         let file = adapted.file.source().name().to_owned();
         Ok(Self { aggregation: aggregation.clone(), inputs, scan, extremes, file })
@@ -145,9 +147,9 @@ async fn by_rows(aggregation: &Aggregation, mut rows: Batches) -> Result<Vec<Sca
 }
 
 impl Adapted<'_> {
-    /// What a function aggregates; columns are added to `paths`. `None` if it has to aggregate row by row: if it reads
+    /// What a function aggregates; columns are added to those of the scan, at these `positions`. `None` if it has to aggregate row by row: if it reads
     /// a column that is converted, values such that the order of additions matters, or NaN.
-    fn input(&self, function: &Function, paths: &mut Vec<FieldPath>) -> Result<Option<Input>> {
+    fn input(&self, function: &Function, positions: &mut HashMap<FieldPath, usize>) -> Result<Option<Input>> {
         let Some(column) = function.column() else { return Ok(Some(Input::Constant(1.into()))) };
         let field = self.scan.table.table_schema().field(column.index());
         let expr: Arc<dyn PhysicalExpr> = Arc::new(column);
@@ -170,10 +172,8 @@ impl Adapted<'_> {
         let Some((path, _)) = self.translator().field(&adapted)?.filter(|_| is_aggregated) else {
             return Ok(None);
         };
-        let at = paths.iter().position(|known| *known == path).unwrap_or(paths.len());
-        if at == paths.len() {
-            paths.push(path);
-        }
+        let next = positions.len();
+        let at = *positions.entry(path).or_insert(next);
         Ok(Some(Input::Column { at, may_be_null: field.is_nullable() || !dtype.is_nullable() }))
     }
 }

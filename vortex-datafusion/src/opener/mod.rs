@@ -20,6 +20,7 @@ mod aggregate;
 mod ahead;
 mod conjuncts;
 mod constants;
+mod listed_values;
 mod numbered;
 mod open_files;
 mod prune;

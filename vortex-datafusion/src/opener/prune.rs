@@ -7,24 +7,21 @@
 //! dynamic                    per file          id < ?, watched while the file is read
 //! ```
 
-use std::cmp::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion_common::pruning::PrunableStatistics;
-use datafusion_common::stats::Precision;
 use datafusion_common::tree_node::TreeNode as _;
-use datafusion_common::{DataFusionError, Result, ScalarValue, Statistics};
+use datafusion_common::{DataFusionError, Result};
 use datafusion_datasource::{PartitionedFile, TableSchema};
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::expressions::{
-    CastExpr, Column, InListExpr, Literal, NegativeExpr, TryCastExpr,
-};
+use datafusion_physical_expr::expressions::{CastExpr, NegativeExpr, TryCastExpr};
 use datafusion_physical_expr::utils::{collect_columns, conjunction, split_conjunction};
 use datafusion_physical_plan::metrics::Count;
-use datafusion_pruning::{FilePruner, MAX_IN_LIST_SIZE, PruningPredicate, build_pruning_predicate};
+use datafusion_pruning::{FilePruner, PruningPredicate, build_pruning_predicate};
 
 use super::constants::{FileConstants, differs_by_file};
+use super::listed_values::ListedValues;
 use super::literal;
 use crate::convert::{
     balanced, cast_is_monotonic, cast_is_strictly_monotonic, is_dynamic, reads_nested, simplify,
@@ -147,47 +144,6 @@ impl Prepared {
     }
 }
 
-/// A list of more values than DataFusion compares with statistics, one of which a column has to have.
-struct ListedValues {
-    column: usize,
-    /// Ascending, without nulls.
-    values: Vec<ScalarValue>,
-}
-
-impl ListedValues {
-    fn of(filter: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<Self> {
-        let list = filter.downcast_ref::<InListExpr>()?;
-        let column = list.expr().downcast_ref::<Column>()?.index();
-        let data_type = schema.fields().get(column)?.data_type();
-        if list.negated() || list.list().len() <= MAX_IN_LIST_SIZE || data_type.is_floating() {
-            return None;
-        }
-        let value = |item: &Arc<dyn PhysicalExpr>| Some(item.downcast_ref::<Literal>()?.value().clone());
-        let mut values = list.list().iter().map(value).collect::<Option<Vec<_>>>()?;
-        values.retain(|value| !value.is_null());
-        let first = values.first()?.clone();
-        let is_comparable = values.iter().all(|value| value.partial_cmp(&first).is_some());
-        values.sort_by(|left, right| left.partial_cmp(right).unwrap_or(Ordering::Equal));
-        is_comparable.then_some(Self { column, values })
-    }
-
-    /// Whether none of the values is within the bounds of the column.
-    fn exclude(&self, statistics: &Statistics) -> bool {
-        let Some(column) = statistics.column_statistics.get(self.column) else { return false };
-        let (Precision::Exact(min), Precision::Exact(max)) = (&column.min_value, &column.max_value) else {
-            return false;
-        };
-        let is_comparable = |bound: &ScalarValue| {
-            !bound.is_null() && self.values.first().is_some_and(|value| value.partial_cmp(bound).is_some())
-        };
-        if !is_comparable(min) || !is_comparable(max) {
-            return false;
-        }
-        let at = self.values.partition_point(|value| value < min);
-        self.values.get(at).is_none_or(|next| next > max)
-    }
-}
-
 /// The parts of filters that statistics may contradict, with the constants of a file filled in; `None` if no row passes.
 fn usable(
     filters: &[Arc<dyn PhysicalExpr>],
@@ -264,7 +220,8 @@ fn bounds_can_be_cast(from: &DataType, to: &DataType) -> bool {
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::{Field, TimeUnit};
-    use datafusion_common::ColumnStatistics;
+    use datafusion_common::stats::Precision;
+    use datafusion_common::{ColumnStatistics, ScalarValue, Statistics};
     use datafusion_expr::Operator;
     use datafusion_physical_expr::expressions::{
         DynamicFilterPhysicalExpr, binary, cast, col, in_list, lit, negative, try_cast,

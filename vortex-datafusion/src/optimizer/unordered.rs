@@ -72,8 +72,12 @@ pub(super) fn told(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan
 }
 
 impl DisplayAs for UnorderedExec {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("UnorderedExec")
+    fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match kind {
+            DisplayFormatType::Default | DisplayFormatType::Verbose => f.write_str("UnorderedExec"),
+            // Trees have the names of operators.
+            DisplayFormatType::TreeRender => Ok(()),
+        }
     }
 }
 

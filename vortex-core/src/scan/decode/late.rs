@@ -23,6 +23,8 @@ const PIECE_BYTES: u64 = 256 << 10;
 /// The live rows of a split, as they are stored.
 pub(in crate::scan) struct LateRows {
     plan: Arc<Plan>,
+    /// Where the rows are, some of which may be left out.
+    among: Range<u64>,
     /// One per projected column.
     columns: Vec<EncodedRef>,
     /// Whether they may hold the bytes of other rows, too.
@@ -55,7 +57,7 @@ impl LateRows {
             Err(error) if matches!(error.root(), Error::LimitExceeded(_)) => Ok(None),
             columns => Ok(columns?.map(|columns| {
                 let _leases = have.leases().cloned().collect();
-                Self { plan: Arc::clone(plan), columns, filtered: !live.is_all(), _leases }
+                Self { plan: Arc::clone(plan), among: rows, columns, filtered: !live.is_all(), _leases }
             })),
         }
     }
@@ -99,7 +101,7 @@ impl LateRows {
         for (at, column) in self.columns.iter().enumerate() {
             let _work = Work::begin();
             let piece = column.slice(rows.clone()).at(|| self.plan.projection[at].place())?;
-            columns.push(decode_column(&self.plan, at, piece.as_ref(), self.filtered)?);
+            columns.push(decode_column(&self.plan, at, &self.among, piece.as_ref(), self.filtered)?);
         }
         self.plan.batch(columns, rows.len())
     }

@@ -42,15 +42,17 @@ pub(super) fn in_batches(decoded: Vec<RecordBatch>, batch_size: usize) -> Vec<Re
     decoded.into_iter().flat_map(cut).collect()
 }
 
-/// Decodes rows of projected column `at`. If they were `picked` among others, they do not keep the bytes of these.
+/// Decodes rows of projected column `at`, all of them `among` those. If they were `picked` among others, they do not keep the bytes of these.
 pub(super) fn decode_column(
     plan: &Plan,
     at: usize,
+    among: &Range<u64>,
     array: &dyn EncodedArray,
     picked: bool,
 ) -> Result<ArrayRef> {
     let decoded = decode_as(array, plan.schema.field(at).data_type());
-    let decoded = decoded.at(|| plan.projection[at].place())?;
+    let place = || format!("{}, rows {}..{}", plan.projection[at].place(), among.start, among.end);
+    let decoded = decoded.at(place)?;
     Ok(if picked { let_go(decoded) } else { decoded })
 }
 
@@ -59,7 +61,7 @@ fn decode_rows(plan: &Plan, rows: &Range<u64>, live: &Mask, have: &SegmentSet<'_
     for (at, column) in plan.projection.iter().enumerate() {
         let _work = Work::begin();
         let array = column.read_live(rows, live, have)?;
-        columns.push(decode_column(plan, at, array.as_ref(), !live.is_all())?);
+        columns.push(decode_column(plan, at, rows, array.as_ref(), !live.is_all())?);
     }
     if plan.numbers_rows {
         let numbers: UInt64Array = match live.is_all() {

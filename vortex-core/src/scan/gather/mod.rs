@@ -398,7 +398,8 @@ fn held_bytes(columns: &[ArrayRef]) -> u64 {
 }
 
 fn read_column(plan: &Plan, at: usize, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
-    decode_column(plan, at, plan.projection[at].read_rows(rows, have)?.as_ref(), true)
+    let among = rows.first().copied().unwrap_or(0)..rows.last().map_or(0, |last| last + 1);
+    decode_column(plan, at, &among, plan.projection[at].read_rows(rows, have)?.as_ref(), true)
 }
 
 #[cfg(test)]

@@ -171,6 +171,17 @@ async fn patterns_match_no_file_whose_name_contains_an_equals_sign() {
 }
 
 #[tokio::test]
+async fn columns_of_arrow_files_are_read_by_position() {
+    let plain = Plain::new(1);
+    let place = plain.folder().join("positions.arrow").display().to_string();
+    plain.run(&format!("COPY (SELECT 1 AS a, 20 AS b) TO '{place}' STORED AS ARROW")).await;
+    plain
+        .run(&format!("CREATE EXTERNAL TABLE t (b BIGINT, a BIGINT) STORED AS ARROW LOCATION '{place}'"))
+        .await;
+    plain.assert_wrong("SELECT b, a FROM t", &["1 20"], &["20 1"], DOCS).await;
+}
+
+#[tokio::test]
 async fn files_of_no_bytes_are_skipped_although_their_format_has_none() {
     let plain = Plain::new(1);
     plain.table("one", "SELECT 1 AS a").await;
