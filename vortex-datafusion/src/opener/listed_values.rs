@@ -10,6 +10,8 @@ use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{Column, InListExpr, Literal};
 use datafusion_pruning::MAX_IN_LIST_SIZE;
 
+use crate::convert::values_of;
+
 /// A list of more values than DataFusion compares with statistics, one of which a column has to have.
 pub(super) struct ListedValues {
     column: usize,
@@ -18,12 +20,13 @@ pub(super) struct ListedValues {
 }
 
 impl ListedValues {
-    /// The values of a filter, if it is such a list.
+    /// The values of a filter, if it is such a list. Numbers with two zeros and NaN are left to others.
     pub(super) fn of(filter: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<Self> {
         let list = filter.downcast_ref::<InListExpr>()?;
         let column = list.expr().downcast_ref::<Column>()?.index();
         let data_type = schema.fields().get(column)?.data_type();
-        if list.negated() || list.list().len() <= MAX_IN_LIST_SIZE || data_type.is_floating() {
+        let is_short = list.list().len() <= MAX_IN_LIST_SIZE;
+        if list.negated() || is_short || values_of(data_type).is_floating() || data_type.is_nested() {
             return None;
         }
         let value = |item: &Arc<dyn PhysicalExpr>| Some(item.downcast_ref::<Literal>()?.value().clone());

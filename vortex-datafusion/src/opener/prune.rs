@@ -153,8 +153,11 @@ fn usable(
     let mut usable = Vec::new();
     for filter in filters {
         let mut filled = constants.fill(filter)?;
-        if !is_dynamic(&filled) {
-            filled = simplify(filled, table.table_schema())?;
+        // What cannot be simplified fails where rows are filtered, if there are any.
+        if !is_dynamic(&filled)
+            && let Ok(simpler) = simplify(Arc::clone(&filled), table.table_schema())
+        {
+            filled = simpler;
         }
         let is_nested = reads_nested(&filled, table.table_schema());
         for part in split_conjunction(&filled) {

@@ -535,7 +535,7 @@ fn values_that_an_output_cannot_hold_are_errors() {
         let line = fails(&["convert", &file, &json], 1);
         let (start, end) = (
             "out.json: column `tz`, row 1: ",
-            "that JSON can hold; filter or cast it in SQL, or leave it out with --columns\n",
+            "that JSON can hold; filter or cast it in SQL, or leave it out with --exclude\n",
         );
         assert!(line.contains(start) && line.ends_with(end), "{line}");
         assert!(fails(&["convert", &file, &csv], 1).contains("out.csv: "));
@@ -546,7 +546,7 @@ fn values_that_an_output_cannot_hold_are_errors() {
     copy(&format!("SELECT 1 AS a, {interval} AS imdn"), &file);
     let line = fails(&["convert", &file, &path(&folder, "out.parquet")], 1);
     let told =
-        "column `imdn` is an Interval(MonthDayNano), which Parquet cannot hold; leave it out with --columns";
+        "column `imdn` is an Interval(MonthDayNano), which Parquet cannot hold; leave it out with --exclude";
     assert!(line.contains(told), "{line}");
     assert_eq!(names(&folder), ["in.arrow"]);
 }

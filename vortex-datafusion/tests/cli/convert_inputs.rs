@@ -124,6 +124,29 @@ fn folders_named_after_values_are_read_as_a_whole_or_not_at_all() {
 }
 
 #[test]
+fn excluded_columns_are_left_out_of_files_and_folders() {
+    let folder = TempDir::new().unwrap();
+    for (name, rows) in [("p/day=1/x.csv", "a,b,c\n1,2,3\n"), ("p/day=2/x.csv", "a,b,c\n4,5,6\n")] {
+        let file = folder.path().join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, rows).unwrap();
+    }
+    let (all, one) = (path(&folder, "p/"), path(&folder, "p/day=2/x.csv"));
+    let to_csv = |excluded: &str, place: &str| {
+        ok(&["convert", "--to", "csv", "--exclude", excluded, "--sort-by", "a", place, "-"])
+    };
+    assert_eq!(to_csv("b", &all), "a,c,day\n1,3,1\n4,6,2\n");
+    assert_eq!(to_csv("day, c", &all), "a,b\n1,2\n4,5\n");
+    assert_eq!(to_csv("a,b", &one), "c\n6\n");
+    let refused =
+        |excluded: &str, code| fails(&["convert", "--exclude", excluded, &one, "-", "--to", "csv"], code);
+    assert!(refused("A", 1).contains("no column `A` to exclude; there are: a, b, c"));
+    assert!(refused("a,b,c", 2).contains("no column is left"));
+    let both = run(&["convert", "--exclude", "a", "--columns", "b", &one, "-"]);
+    assert!(both.status.code() == Some(2) && stderr(&both).contains("cannot be used with"), "{both:?}");
+}
+
+#[test]
 fn files_of_subfolders_that_sql_leaves_out_are_told() {
     let folder = TempDir::new().unwrap();
     for name in ["mix/a.csv", "mix/sub/b.csv", "mix/sub/c.csv", "days/day=1/d.csv", "days/day=2/e.csv"] {
@@ -477,7 +500,7 @@ fn beside(name: &str) -> String {
 fn intervals_of_parquet_files_whose_months_would_be_lost_are_refused() {
     // Written by DuckDB: 14 months; 1 month, 2 days and 3 seconds; 50 days.
     let line = fails(&["convert", &beside("intervals.parquet"), "x.vortex"], 1);
-    assert!(line.contains("column `i` has intervals") && line.contains("--columns"), "{line}");
+    assert!(line.contains("column `i` has intervals") && line.contains("--exclude"), "{line}");
 }
 
 #[test]

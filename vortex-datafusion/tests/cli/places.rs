@@ -181,12 +181,14 @@ fn names_in_the_current_folder_are_told_from_names_of_tables() {
     let folder = TempDir::new().unwrap();
     let place = folder.path().to_str().unwrap();
     fs::create_dir(folder.path().join("d")).unwrap();
+    fs::write(folder.path().join("e.csv"), "a\n1\n").unwrap();
     let sql = |sql: &str| run(&["sql", "--format", "csv", "-p", place, "-c", sql]);
     for (name, told) in [
         ("nope.vortex", "no file at nope.vortex"),
         ("nope.csv", "no file at nope.csv"),
         ("x*.vortex", "no file at x*.vortex"),
         ("d", "table 'd' not found; for the folder, write 'd/'"),
+        ("e", "table 'e' not found; for the file, write 'e.csv'"),
         ("nope", "table 'datafusion.public.nope' not found"),
         ("nope.unheardof", "table 'datafusion.public.nope.unheardof' not found"),
     ] {

@@ -78,6 +78,9 @@ pub(crate) struct Arguments {
     /// Only these columns, in this order; names that contain commas cannot be given, use SQL.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = trimmed)]
     columns: Option<Vec<String>>,
+    /// All columns but these.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = trimmed, conflicts_with = "columns")]
+    exclude: Option<Vec<String>>,
     /// At most this many rows of each output.
     #[arg(long, value_name = "ROWS")]
     limit: Option<u64>,
@@ -318,11 +321,12 @@ impl Job {
     }
 
     async fn run(&self, arguments: &Arguments, reader: &Reader, options: &WriteOptions) -> Outcome {
-        let wanted = Wanted {
-            columns: arguments.columns.as_deref(),
-            limit: arguments.limit,
-            sort_by: &arguments.sort_by,
+        let columns = match &arguments.exclude {
+            Some(excluded) => Some(reader.columns_without(&self.files, excluded).await?),
+            None => arguments.columns.clone(),
         };
+        let wanted =
+            Wanted { columns: columns.as_deref(), limit: arguments.limit, sort_by: &arguments.sort_by };
         let rows = reader.rows(&self.files, &wanted).await?;
         let options = arguments.vortex.with_column_levels(options.clone(), &rows.schema)?;
         self.folder.as_ref().map_or(Ok(()), Destination::make_folder)?;

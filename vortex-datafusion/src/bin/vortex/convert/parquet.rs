@@ -134,7 +134,7 @@ fn check_intervals(metadata: &ArrowReaderMetadata, columns: Option<&[String]>) -
     match intervals.find(|column| column.path().parts().first().is_some_and(|name| is_wanted(name))) {
         None => Ok(()),
         Some(column) => Err(Failure::error(format!(
-            "column `{}` has intervals, whose months would be lost; leave it out with --columns, or write it as text",
+            "column `{}` has intervals, whose months would be lost; leave it out with --exclude, or write it as text",
             column.path().string()
         ))),
     }

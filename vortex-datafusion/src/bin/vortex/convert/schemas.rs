@@ -1,6 +1,6 @@
 //! The schemas of files that DataFusion reads: their names, order and types of columns.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -9,8 +9,9 @@ use datafusion::common::DataFusionError;
 use datafusion::datasource::listing::ListingOptions;
 use datafusion::execution::object_store::ObjectStoreRegistry as _;
 use object_store::ObjectStoreExt as _;
+use vortex_datafusion::folder_columns;
 
-use super::find::Found;
+use super::find::{Found, folders_of};
 use super::input::{Reader, reader_of};
 use super::json_keys;
 use crate::columns::with_types;
@@ -24,6 +25,29 @@ const NOT_ARROW: &str =
     "is not an Arrow IPC file, or a damaged one; if it has another format, set that with --from";
 
 impl Reader {
+    /// The names of the columns of files and of the folders that they are in, except those that are `excluded`.
+    pub(super) async fn columns_without(&self, files: &[Found], excluded: &[String]) -> Outcome<Vec<String>> {
+        let Some(format) = files.first().map(|file| file.format) else { return Ok(Vec::new()) };
+        let schemas = self.schemas(files, format).await?;
+        let fields = schemas.iter().flat_map(|(_, schema)| schema.fields().iter());
+        let of_files = fields.map(|field| field.name().as_str());
+        let partitioned = files.iter().filter(|file| file.partitioned.is_some());
+        let of_folders = partitioned.flat_map(|file| folder_columns(folders_of(&file.relative)));
+        let mut seen = HashSet::new();
+        let mut names: Vec<&str> = of_files.chain(of_folders).filter(|name| seen.insert(*name)).collect();
+        if let Some(name) = excluded.iter().find(|name| !seen.contains(name.as_str())) {
+            let (place, there) = (&files[0].name, names.join(", "));
+            return Err(Failure::error(format!(
+                "{place}: no column `{name}` to exclude; there are: {there}"
+            )));
+        }
+        names.retain(|name| !excluded.iter().any(|excluded| excluded == name));
+        if names.is_empty() {
+            return Err(Failure::Usage("--exclude: no column is left".to_owned()));
+        }
+        Ok(names.into_iter().map(str::to_owned).collect())
+    }
+
     /// Refuses files without columns if one of them has nothing at all.
     async fn check_not_empty(&self, files: &[Found]) -> Outcome {
         for file in files {

@@ -99,7 +99,7 @@ fn without_table(error: DataFusionError) -> Failure {
     let message = error.strip_backtrace();
     match message.strip_suffix("declare the schema of the table to choose") {
         Some(told) => Failure::error(format!(
-            "{told}leave it out with --columns, or choose in SQL: CREATE EXTERNAL TABLE t (name TYPE, ...)"
+            "{told}leave it out with --exclude, or choose in SQL: CREATE EXTERNAL TABLE t (name TYPE, ...)"
         )),
         None => error.into(),
     }

@@ -14,7 +14,7 @@ use crate::failure::{Failure, Outcome};
 use crate::formats::Format;
 
 /// The end of messages about columns that a format cannot hold.
-pub(super) const LEAVE_OUT: &str = "leave it out with --columns";
+pub(super) const LEAVE_OUT: &str = "leave it out with --exclude";
 
 /// The rows without the dictionaries that `plain` lacks.
 pub(super) fn as_plain(batch: &RecordBatch, plain: &SchemaRef) -> Outcome<RecordBatch> {

@@ -94,9 +94,18 @@ pub(super) fn explained(error: DataFusionError, state: &SessionState) -> Failure
         Failure::error(format!("table '{name}' not found; for the folder, write '{name}/'"))
     } else if name.contains(['*', '?', '[']) || is_file(name) {
         Failure::error(format!("no file at {name}"))
+    } else if let Some(file) = FORMATS.iter().map(|format| format!("{name}.{format}")).find(is_there) {
+        Failure::error(format!("table '{name}' not found; for the file, write '{file}'"))
     } else {
         error.into()
     }
+}
+
+/// Extensions of files that may be meant where a table is named.
+const FORMATS: [&str; 5] = ["vortex", "parquet", "arrow", "csv", "json"];
+
+fn is_there(file: &String) -> bool {
+    Path::new(file).is_file()
 }
 
 #[cfg(test)]
