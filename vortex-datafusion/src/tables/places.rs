@@ -180,7 +180,8 @@ pub(crate) async fn listed_files<'a>(
         let parts: Vec<&str> = url.strip_prefix(&file.location)?.collect();
         let (name, folders) = parts.split_last()?;
         let is_within = !ignores_subfolders || folders.iter().all(|folder| folder.contains('='));
-        if !is_within || !name.contains('=') || !glob.matches(name) {
+        let is_meant = glob.matches(name) || (glob.as_str() == IN_FOLDER && !is_hidden(name));
+        if !is_within || !name.contains('=') || !is_meant {
             return None;
         }
         Some(plan_err!(

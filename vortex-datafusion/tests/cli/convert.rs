@@ -193,6 +193,10 @@ fn folders_become_folders_and_files_one_file() {
         let line = fails(&arguments, 2);
         assert!(line.contains("has no column `day`") && line.contains("day=1/a.csv"), "{line}");
     }
+    // Columns that are named are all that is wanted.
+    let keys =
+        ok(&["convert", "--to", "csv", "--columns", "o_orderkey", &path(&folder, "in/day=*/*.csv"), "-"]);
+    assert_eq!(keys.lines().count(), 201);
     fs::rename(folder.path().join("in/day=2/a.csv"), folder.path().join("in/day=1/b.csv")).unwrap();
     ok(&["convert", &path(&folder, "in/day=*/*.csv"), &one]);
     assert_eq!(csv(&format!("SELECT count(*) AS n FROM '{one}'")), "n\n200\n");

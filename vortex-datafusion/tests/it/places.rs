@@ -121,6 +121,11 @@ async fn a_file_that_a_pattern_leaves_out_because_of_its_name_is_an_error() {
         let message = error(&context, &sql).await;
         assert!(message.contains("day=1.vortex: names of files must not contain `=`"), "{sql}: {message}");
     }
+    // This name is not hidden, although the pattern for visible files does not match it.
+    copy(&context, "SELECT 1 AS i", format!("{place}/low/_b=2.vortex")).await;
+    let table = format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{place}/low/'");
+    let message = error(&context, &table).await;
+    assert!(message.contains("_b=2.vortex: names of files"), "{message}");
     // Hidden files are left out by a pattern, too.
     copy(&context, "SELECT 1 AS i", format!("{named}_tmp.vortex")).await;
     let message = error(&context, &format!("SELECT * FROM '{named}'")).await;

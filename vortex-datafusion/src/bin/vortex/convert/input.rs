@@ -144,7 +144,6 @@ impl Reader {
         if files.iter().any(|file| file.partitioned.is_some()) {
             return self.queried(files, wanted).await;
         }
-        self.check_lost(files).await?;
         if wanted.sort_by.is_empty()
             && files.iter().all(|file| file.format == Format::Vortex)
             && let Some(rows) = vortex::scanned(&self.stores, files, wanted).await?

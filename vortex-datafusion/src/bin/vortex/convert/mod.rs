@@ -321,6 +321,10 @@ impl Job {
     }
 
     async fn run(&self, arguments: &Arguments, reader: &Reader, options: &WriteOptions) -> Outcome {
+        // Who names the columns knows what is left out.
+        if arguments.columns.is_none() {
+            reader.check_lost(&self.files).await?;
+        }
         let columns = match &arguments.exclude {
             Some(excluded) => Some(reader.columns_without(&self.files, excluded).await?),
             None => arguments.columns.clone(),

@@ -36,6 +36,9 @@ impl Reader {
     /// Checks that files of folders that are named after different values contain these values: names of folders are
     /// read only of a folder as a whole.
     pub(super) async fn check_lost(&self, files: &[Found]) -> Outcome {
+        if files.iter().any(|file| file.partitioned.is_some()) {
+            return Ok(());
+        }
         let folders: Vec<Vec<(String, String)>> = files.iter().map(values_of_folders).collect();
         let Some(first) = folders.first() else { return Ok(()) };
         let Some(at) = folders.iter().position(|values| values != first) else { return Ok(()) };
@@ -48,7 +51,7 @@ impl Reader {
                 return Err(Failure::Usage(format!(
                     "{file}: has no column `{column}`, so that it would be lost which rows are from the folder \
                      `{column}={value}`; convert the folder that contains it as a whole, without a pattern, or each file \
-                     by itself"
+                     by itself, or name the columns to keep with --columns"
                 )));
             }
         }
