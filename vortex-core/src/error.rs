@@ -11,8 +11,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// The reason why an operation failed.
 ///
 /// As text, it includes its causes, so that one line says everything. They are also its
-/// [sources](std::error::Error::source), among which the error of a storage can be found by its type, so that a chain of
-/// sources need not be printed.
+/// [sources](std::error::Error::source), among which the error of a storage can be found by its type, so that a chain
+/// of sources need not be printed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -118,7 +118,8 @@ impl Error {
         Error::Write { object: object.to_string().into(), source: source.into() }
     }
 
-    /// Something other than the file, its storage or Arrow failed. Errors of this crate and of Arrow stay what they are.
+    /// Something other than the file, its storage or Arrow failed. Errors of this crate and of Arrow stay what they
+    /// are.
     pub fn external(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         match source.into().downcast::<Error>() {
             Ok(error) => *error,

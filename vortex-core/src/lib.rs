@@ -48,8 +48,9 @@
 //! [`VortexFile::open_blocking`], [`ScanBuilder::into_reader`](scan::ScanBuilder::into_reader) and
 //! [`write_reader`](write::write_reader).
 //!
-//! Types of the crates `arrow`, `bytes`, `futures`, `half` and `object_store` are part of the interface. These crates are
-//! re-exported, so that users can name the versions that match. Sources and sinks are implemented with `async-trait`.
+//! Types of the crates `arrow`, `bytes`, `futures`, `half` and `object_store` are part of the interface. These crates
+//! are re-exported, so that users can name the versions that match. Sources and sinks are implemented with
+//! `async-trait`.
 //!
 //! The bytes of a file are not trusted: whatever they are, opening and scanning return `Ok` or `Err`, within
 //! the [`Limits`].

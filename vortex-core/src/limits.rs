@@ -21,8 +21,8 @@ use crate::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Nesting of dtypes, layouts, array nodes and scalars, in tables of the file, of which each level of a dtype takes two;
-    /// 64 by default.
+    /// Nesting of dtypes, layouts, array nodes and scalars, in tables of the file, of which each level of a dtype takes
+    /// two; 64 by default.
     pub max_depth: u32,
     /// Nodes of one array tree or one scalar, counted with repetition; 1,000,000 by default.
     pub max_nodes: u32,
@@ -119,8 +119,8 @@ impl Limits {
         Self::default().with_max_decoded_bytes(u64::MAX)
     }
 
-    /// Counts bytes that are about to be decoded, decompressed or copied as part of the work in progress on this thread, if
-    /// any. What an array holds counts when it is loaded.
+    /// Counts bytes that are about to be decoded, decompressed or copied as part of the work in progress on this
+    /// thread, if any. What an array holds counts when it is loaded.
     ///
     /// # Errors
     /// [`Error::LimitExceeded`] if there are too many.

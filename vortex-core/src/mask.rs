@@ -11,8 +11,8 @@ use crate::kernels::simd::{Vectorized, vectorized};
 /// A mask with at most one live row in so many consists of positions, which then take no more memory than bits.
 const MIN_ROWS_PER_POSITION: usize = 64;
 
-/// A mask that marks the live rows of a row range. Masks with all rows or no row live take no memory, and those with few
-/// live rows only memory for these, however many rows there are.
+/// A mask that marks the live rows of a row range. Masks with all rows or no row live take no memory, and those with
+/// few live rows only memory for these, however many rows there are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mask {
     rows: Rows,

@@ -65,16 +65,16 @@ pub(crate) mod since {
     /// Decimals as integers that are narrower than the precision requires. Not tested with releases before,
     /// except for 0.36, which does not read them.
     pub(crate) const NARROW_DECIMALS: Release = Release::new(0, 56);
-    /// As many values of a dictionary as the type of its codes distinguishes: releases 0.41 to 0.67 take the last one of
-    /// 256 or 65,536 numbers for zero.
+    /// As many values of a dictionary as the type of its codes distinguishes: releases 0.41 to 0.67 take the last one
+    /// of 256 or 65,536 numbers for zero.
     pub(crate) const FULL_DICTIONARIES: Release = Release::new(0, 68);
     /// Sequences from a value to one that is farther away than the greatest integer of their type, which is signed:
     /// releases 0.40 to 0.85 fail or abort. 0.86.1 reads them; 0.86.0, which has the same number here, was not tested.
     pub(crate) const FAR_SEQUENCES: Release = Release::new(0, 87);
-    /// Nulls among the codes of a dictionary. Releases 0.59 to 0.69 lose these rows where a filter is `column = 1 OR` what
-    /// is true of them; 0.36 takes those of decimals for values; and until 0.58, floats in parts with patches below such
-    /// codes are errors. Text of which many rows share bytes, and a long value that all rows have, are stored in this way
-    /// nevertheless: anything else would take many times the bytes.
+    /// Nulls among the codes of a dictionary. Releases 0.59 to 0.69 lose these rows where a filter is `column = 1 OR`
+    /// what is true of them; 0.36 takes those of decimals for values; and until 0.58, floats in parts with patches
+    /// below such codes are errors. Text of which many rows share bytes, and a long value that all rows have, are
+    /// stored in this way nevertheless: anything else would take many times the bytes.
     pub(crate) const NULLABLE_CODES: Release = Release::new(0, 70);
     /// A null among the values of a dictionary that chunks share: releases 0.55 and 0.56 return these rows as well if a
     /// filter is true of all other values.
@@ -99,8 +99,8 @@ impl fmt::Display for Release {
 impl FromStr for Release {
     type Err = Error;
 
-    /// Reads `0.76`, `0.76.2` (the last number does not matter) or `newest`. As with [`new`](Self::new), a later release
-    /// becomes the newest.
+    /// Reads `0.76`, `0.76.2` (the last number does not matter) or `newest`. As with [`new`](Self::new), a later
+    /// release becomes the newest.
     ///
     /// # Errors
     /// If the text is not a release, or one before [`OLDEST`](Self::OLDEST): no file can be written for it.

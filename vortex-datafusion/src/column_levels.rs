@@ -24,8 +24,8 @@ pub(crate) fn level_of(column: &str, value: &str) -> Result<Level> {
     })
 }
 
-/// The column, or field of structs, whose names joined by dots are `text`. Case is ignored if there is none, since SQL turns
-/// the names of options into lower case.
+/// The column, or field of structs, whose names joined by dots are `text`. Case is ignored if there is none, since SQL
+/// turns the names of options into lower case.
 ///
 /// # Errors
 /// If there is none, or several differ only in case.

@@ -35,14 +35,14 @@
 //! | write a table provider that plans its own scans and writes | [`VortexFormat::plan_scan`], [`VortexSource`]; [`VortexSink`], [`statistics()`], [`merge_schemas`] |
 //! | run plans in another process | `VortexCodec`, with the feature `proto` |
 //!
-//! A session that is not registered, or whose [`Session`](datafusion_session::Session) is of another type than DataFusion's
-//! `SessionState`, has no optimizer rules of this crate. It is slower, and **can return wrong rows**: see
+//! A session that is not registered, or whose [`Session`](datafusion_session::Session) is of another type than
+//! DataFusion's `SessionState`, has no optimizer rules of this crate. It is slower, and **can return wrong rows**: see
 //! [`register`](register#without-the-rules).
 //!
 //! The scan takes over from the plan: projections, down to single fields of structs; every deterministic
 //! filter; and limits. Filters that the encodings cannot answer are evaluated on decoded columns before the
-//! rest is read; dynamic filters skip zones while the query runs. Aggregations without groups are computed by scans, from
-//! statistics where these contain the answer, and few groups are found by codes instead of values.
+//! rest is read; dynamic filters skip zones while the query runs. Aggregations without groups are computed by scans,
+//! from statistics where these contain the answer, and few groups are found by codes instead of values.
 //!
 //! # Errors
 //!

@@ -90,9 +90,9 @@ impl VortexTable {
         Self::open_with(sources, &OpenOptions::new()).await
     }
 
-    /// As [`open`](Self::open), with options such as limits and the verification of checksums. The limits of a session concern
-    /// only files that it opens; if it sets `verify_checksums`, scans of files that have checksums, but were opened without
-    /// verifying them, fail.
+    /// As [`open`](Self::open), with options such as limits and the verification of checksums. The limits of a session
+    /// concern only files that it opens; if it sets `verify_checksums`, scans of files that have checksums, but were
+    /// opened without verifying them, fail.
     ///
     /// # Errors
     /// As [`open`](Self::open).

@@ -108,8 +108,8 @@ options! {
         pub projection_pushdown: bool = true,
         /// Compute aggregations without groups inside the scan, and find groups by codes.
         ///
-        /// Counts, sums, averages and extremes that statistics of files and zones state need not be read then. Groups are
-        /// found by the codes of dictionaries and by small integers, if there are few. On by default.
+        /// Counts, sums, averages and extremes that statistics of files and zones state need not be read then. Groups
+        /// are found by the codes of dictionaries and by small integers, if there are few. On by default.
         pub aggregate_pushdown: bool = true,
         /// Skip files and parts of files by statistics.
         ///
@@ -127,9 +127,9 @@ options! {
         /// Bytes of remote files kept in memory, for all tables of the session; 0, the default, adds none.
         ///
         /// There is one cache per session, and only the session's options decide its size: a lower value evicts what is
-        /// kept beyond it, and 0 everything, when the next query of Vortex files is planned. Options of a table or a scan
-        /// decide whether that one uses the cache, which it does not if they say 0; that is all that a table's `OPTIONS`
-        /// in SQL may say. If the session has no cache, none is used, whatever they say.
+        /// kept beyond it, and 0 everything, when the next query of Vortex files is planned. Options of a table or a
+        /// scan decide whether that one uses the cache, which it does not if they say 0; that is all that a table's
+        /// `OPTIONS` in SQL may say. If the session has no cache, none is used, whatever they say.
         ///
         /// This memory is not charged to the session's memory pool, just as DataFusion's own caches are not.
         /// Requires a session where Vortex is registered, or one with a

@@ -25,8 +25,8 @@ impl VortexFormat {
     /// - `table` is the schema of the table, with its partition columns, if the files do not contain all columns:
     ///   `TableSchema::builder(schema).with_table_partition_cols(..)`.
     /// - `groups` are the files, a partition of the plan for each group, which takes memory and a task: as many as the
-    ///   session has cores for, by `FileGroup::new(files).split_files(session.config().target_partitions())`. DataFusion
-    ///   divides large files further.
+    ///   session has cores for, by `FileGroup::new(files).split_files(session.config().target_partitions())`.
+    ///   DataFusion divides large files further.
     /// - `projection` and `limit` are those of `TableProvider::scan`.
     ///
     /// A file has what the provider attaches to its `PartitionedFile`:
@@ -34,18 +34,20 @@ impl VortexFormat {
     /// - a time of modification, an e-tag or a version (`new_from_meta`), without which nothing of it is kept for later
     ///   scans,
     /// - the values of the partition columns (`with_partition_values`),
-    /// - [statistics](crate::statistics()), after these values (`with_statistics`): files are skipped by them, and if all files
-    ///   have some, they are those of the scan. They are those of the whole file, even if only some rows are read,
+    /// - [statistics](crate::statistics()), after these values (`with_statistics`): files are skipped by them, and if
+    ///   all files have some, they are those of the scan. They are those of the whole file, even if only some rows are
+    ///   read,
     /// - the order of its rows (`with_ordering`), such as [`recorded_order`](crate::recorded_order) tells: the scan
     ///   declares what all files share,
-    /// - a [`RowSelection`](crate::RowSelection), or an open [`VortexFile`](vortex_core::VortexFile) (`with_extension`).
+    /// - a [`RowSelection`](crate::RowSelection), or an open [`VortexFile`](vortex_core::VortexFile)
+    ///   (`with_extension`).
     ///
-    /// Filters are no argument: DataFusion's physical optimizer passes those above the scan to it, which decides what it
-    /// takes over. A provider has them to choose files, and answers `Inexact` in `supports_filters_pushdown`; it must not
-    /// answer `Exact`, unless no other rows are left in the files it has chosen.
+    /// Filters are no argument: DataFusion's physical optimizer passes those above the scan to it, which decides what
+    /// it takes over. A provider has them to choose files, and answers `Inexact` in `supports_filters_pushdown`; it
+    /// must not answer `Exact`, unless no other rows are left in the files it has chosen.
     ///
-    /// For anything else, such as an adapter of expressions or constraints, build a `FileScanConfig` on a [`VortexSource`],
-    /// and pass it to `create_physical_plan` of this format, as this method does.
+    /// For anything else, such as an adapter of expressions or constraints, build a `FileScanConfig` on a
+    /// [`VortexSource`], and pass it to `create_physical_plan` of this format, as this method does.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -58,8 +60,8 @@ impl VortexFormat {
     /// # use datafusion::physical_plan::ExecutionPlan;
     /// use vortex_datafusion::VortexFormat;
     ///
-    /// # fn scan(session: &dyn Session, schema: &SchemaRef, files: Vec<PartitionedFile>, projection: Option<&Vec<usize>>,
-    /// #     limit: Option<usize>) -> Result<Arc<dyn ExecutionPlan>> {
+    /// # fn scan(session: &dyn Session, schema: &SchemaRef, files: Vec<PartitionedFile>,
+    /// #     projection: Option<&Vec<usize>>, limit: Option<usize>) -> Result<Arc<dyn ExecutionPlan>> {
     /// let groups = FileGroup::new(files).split_files(session.config().target_partitions());
     /// let store = ObjectStoreUrl::parse("s3://bucket")?;
     /// VortexFormat::new().plan_scan(session, store, schema, groups, projection.cloned(), limit)
@@ -67,8 +69,8 @@ impl VortexFormat {
     /// ```
     ///
     /// # Errors
-    /// If the statistics or the partition values of a file are not those of the columns of the table, or there is no column
-    /// of the projection.
+    /// If the statistics or the partition values of a file are not those of the columns of the table, or there is no
+    /// column of the projection.
     pub fn plan_scan(
         &self,
         session: &dyn Session,

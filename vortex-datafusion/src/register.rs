@@ -31,11 +31,12 @@ use crate::tables::VortexTableFactory;
 ///
 /// Three settings of a service are extensions of the configuration of its sessions, which no SQL changes:
 ///
-/// - [`Limits`](vortex_core::Limits) on what a file may demand of its reader, to be lowered for files of unknown origin;
+/// - [`Limits`](vortex_core::Limits) on what a file may demand of its reader, to be lowered for files of unknown
+///   origin;
 /// - the [`Registry`](vortex_core::Registry) of the encodings and layouts that files may have, to add some;
-/// - the [`Scheduler`](vortex_core::io::Scheduler) that issues the reads of scans: how many bytes may be in flight or wait
-///   to be decoded, and how long a read may deliver nothing, unless it opens a file or fetches single rows, for which the
-///   limits of the store hold. By default, sessions share that of the process.
+/// - the [`Scheduler`](vortex_core::io::Scheduler) that issues the reads of scans: how many bytes may be in flight or
+///   wait to be decoded, and how long a read may deliver nothing, unless it opens a file or fetches single rows, for
+///   which the limits of the store hold. By default, sessions share that of the process.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -57,9 +58,9 @@ use crate::tables::VortexTableFactory;
 /// [`enable_url_tables`](crate::enable_url_tables), since they let every `SELECT` open any file.
 ///
 /// # Without the rules
-/// A session has no optimizer rules of this crate if it is not registered, if it is built from one that is, but with other
-/// rules (`with_physical_optimizer_rules` of [`SessionStateBuilder`]), or if it is no [`SessionState`]. DataFusion 55 can
-/// then return wrong rows, in these cases:
+/// A session has no optimizer rules of this crate if it is not registered, if it is built from one that is, but with
+/// other rules (`with_physical_optimizer_rules` of [`SessionStateBuilder`]), or if it is no [`SessionState`].
+/// DataFusion 55 can then return wrong rows, in these cases:
 ///
 /// - A filter above a join, or the `HAVING` of grouping sets, is passed to another column of the same name:
 ///   `SELECT c.k FROM n RIGHT JOIN c ON n.k = c.k WHERE n.k IS NULL`.
@@ -71,15 +72,17 @@ use crate::tables::VortexTableFactory;
 ///   `SELECT a FROM (SELECT a, 1 AS k FROM t UNION ALL SELECT a, 0 FROM u) ORDER BY k, a LIMIT 3`.
 /// - Windows over several partitions are limited without an order:
 ///   `SELECT a, sum(a) OVER (PARTITION BY p ORDER BY a ROWS UNBOUNDED PRECEDING) FROM t LIMIT 5`.
-/// - Windows, joins or an `OFFSET` are sorted by an order in which they get their rows, such as that of other windows, and
-///   limited: `SELECT p, a, sum(a) OVER (PARTITION BY p ORDER BY a), count(*) OVER () FROM t ORDER BY p, a LIMIT 3`.
+/// - Windows, joins or an `OFFSET` are sorted by an order in which they get their rows, such as that of other windows,
+///   and limited: `SELECT p, a, sum(a) OVER (PARTITION BY p ORDER BY a), count(*) OVER () FROM t ORDER BY p, a LIMIT
+///   3`.
 /// - Windows with partition keys that look at later rows are sorted by these keys, and limited:
 ///   `SELECT a, v, sum(v) OVER (PARTITION BY a) FROM t ORDER BY a LIMIT 2`.
 /// - Windows over groups are sorted by the key of the groups, and limited:
 ///   `SELECT k, count(*) OVER () FROM t GROUP BY k ORDER BY k LIMIT 2`.
 ///
-/// Other queries are only slower: scans use no dynamic filters, all aggregations but `count(*)` read their columns, groups
-/// are not found by codes, and orders of files are not used, whether they are recorded or declared (`WITH ORDER`).
+/// Other queries are only slower: scans use no dynamic filters, all aggregations but `count(*)` read their columns,
+/// groups are not found by codes, and orders of files are not used, whether they are recorded or declared (`WITH
+/// ORDER`).
 ///
 /// # Errors
 /// If the session refuses the format.

@@ -63,20 +63,20 @@ impl Default for BestWanted {
 
 /// Reads Vortex files for a `DataSourceExec`. Cheap to clone, since the optimizer clones it often.
 ///
-/// A table provider that plans its own scans passes its files to [`plan_scan`](crate::VortexFormat::plan_scan), or builds
-/// a `FileScanConfig` on a plain source for what that does not take, such as an adapter of expressions, and passes it to
-/// `create_physical_plan` of a [`VortexFormat`](crate::VortexFormat) rather than to `DataSourceExec`. That sets the
-/// session, and the options unless [`with_options`](Self::with_options) has, states sums, minima and maxima as
+/// A table provider that plans its own scans passes its files to [`plan_scan`](crate::VortexFormat::plan_scan), or
+/// builds a `FileScanConfig` on a plain source for what that does not take, such as an adapter of expressions, and
+/// passes it to `create_physical_plan` of a [`VortexFormat`](crate::VortexFormat) rather than to `DataSourceExec`. That
+/// sets the session, and the options unless [`with_options`](Self::with_options) has, states sums, minima and maxima as
 /// estimates, since DataFusion 55 derives wrong answers from exact ones above joins and casts, and restricts declared
-/// orders to what holds. If the scan has an adapter of expressions, which may compute columns from others, its orders, and
-/// all statistics except row counts, are taken for those of files and not used.
+/// orders to what holds. If the scan has an adapter of expressions, which may compute columns from others, its orders,
+/// and all statistics except row counts, are taken for those of files and not used.
 ///
 /// What a provider attaches to a `PartitionedFile` (`with_extension`) changes how the file is read:
 ///
 /// - a [`RowSelection`](crate::RowSelection) says which of its rows,
-/// - an open [`VortexFile`](vortex_core::VortexFile) takes the place of the object in the store, which need not exist: bytes
-///   that the provider has in memory or decrypts, or a file that it has opened to plan the scan. Such a plan cannot be
-///   serialized.
+/// - an open [`VortexFile`](vortex_core::VortexFile) takes the place of the object in the store, which need not exist:
+///   bytes that the provider has in memory or decrypts, or a file that it has opened to plan the scan. Such a plan
+///   cannot be serialized.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -375,8 +375,8 @@ impl FileSource for VortexSource {
         Arc::new(Self { batch_size: batch_size.max(1), ..self.clone() })
     }
 
-    /// The filter that returned rows satisfy, from which DataFusion derives which columns are constant or equal, and that
-    /// not all rows may be returned. It does not include filters that are only used for skipping.
+    /// The filter that returned rows satisfy, from which DataFusion derives which columns are constant or equal, and
+    /// that not all rows may be returned. It does not include filters that are only used for skipping.
     fn filter(&self) -> Option<Arc<dyn PhysicalExpr>> {
         let filter = self.filters.accepted_conjunction()?;
         Some(if self.tells_filter { filter } else { lit(true) })
@@ -421,8 +421,8 @@ impl FileSource for VortexSource {
         }
     }
 
-    /// A limit that one split reaches is reached by one partition: others would start to read for nothing, each its part of
-    /// the file. Rows that pass a filter are looked for in several places at once.
+    /// A limit that one split reaches is reached by one partition: others would start to read for nothing, each its
+    /// part of the file. Rows that pass a filter are looked for in several places at once.
     fn repartitioned(
         &self,
         target_partitions: usize,

@@ -10,8 +10,8 @@ use crate::column_levels::{self, level_of};
 use crate::options::VortexOptions;
 use crate::user_metadata::{self, UserMetadata};
 
-/// Namespaces of options that are not for the format: those of object stores, as the shells of DataFusion and of this crate
-/// know them, and those of a `COPY` as a whole.
+/// Namespaces of options that are not for the format: those of object stores, as the shells of DataFusion and of this
+/// crate know them, and those of a `COPY` as a whole.
 const OTHER_NAMESPACES: [&str; 6] = ["aws", "azure", "gcp", "google", "http", "execution"];
 
 /// The options of one table, checked but not yet combined with those of a session.
@@ -24,8 +24,8 @@ pub(crate) struct TableOptions {
 
 impl TableOptions {
     /// Options as specified by SQL's `OPTIONS`: `format.name` or `vortex.name`, in lower case, or `metadata::key` or
-    /// `level::column` in place of the name. Those of other namespaces are left to whoever they are for: to a store, or to
-    /// `extensions` of the session.
+    /// `level::column` in place of the name. Those of other namespaces are left to whoever they are for: to a store, or
+    /// to `extensions` of the session.
     ///
     /// # Errors
     /// If a name or value is unknown.

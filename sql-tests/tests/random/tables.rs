@@ -171,8 +171,8 @@ impl Tables {
         statement: &Statement,
     ) -> (Vec<&'static str>, Answer) {
         let mut settings: Vec<_> = SETTINGS.into_iter().filter(|_| random.random_ratio(1, 3)).collect();
-        // Without the optimizer rules, DataFusion 55 may pass filters above a join to other columns, and take rows of the
-        // wrong branch of a union.
+        // Without the optimizer rules, DataFusion 55 may pass filters above a join to other columns, and take rows of
+        // the wrong branch of a union.
         let needs_rules = ["JOIN", "UNION"].iter().any(|word| statement.sql.contains(word));
         let session = if needs_rules || random.random_ratio(4, 5) {
             self.session(&settings).await

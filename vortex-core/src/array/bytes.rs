@@ -98,14 +98,15 @@ pub(crate) fn from_offsets(
             return Err(Error::limit(format!("a value of {len} bytes")));
         }
         let (buffer, offset) = if whole { (0, start) } else { (start / BUFFER_STEP, start % BUFFER_STEP) };
-        // All values are below 2^32: lengths and offsets as just checked, and there is only one buffer per GiB of bytes.
+        // All values are below 2^32: lengths and offsets as just checked, and there is only one buffer per GiB of
+        // bytes.
         views.push(view_of(slice, start, len as u32, buffer as u32, offset as u32));
     }
     from_views(dtype, to, views.into(), buffers.into(), nulls, limits)
 }
 
-/// Counts what [`from_codes`] makes of each row, a view or the end of its value, before anything is decoded: rows may take
-/// no bytes in the file.
+/// Counts what [`from_codes`] makes of each row, a view or the end of its value, before anything is decoded: rows may
+/// take no bytes in the file.
 ///
 /// # Errors
 /// If it exceeds the limits.
@@ -114,8 +115,8 @@ pub(crate) fn count_rows(dtype: &DType, to: &DataType, rows: usize, limits: &Lim
     limits.count_rows(rows, width)
 }
 
-/// Concatenated values, as Arrow type `to`. Values under nulls need not be text. `decode` returns `None` if codes do not
-/// represent as many bytes as the lengths add up to. Callers have [counted the rows](count_rows).
+/// Concatenated values, as Arrow type `to`. Values under nulls need not be text. `decode` returns `None` if codes do
+/// not represent as many bytes as the lengths add up to. Callers have [counted the rows](count_rows).
 ///
 /// # Errors
 /// As [`from_offsets`], and if `decode` fails.

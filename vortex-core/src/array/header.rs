@@ -16,8 +16,8 @@ pub struct Header {
     pub dtype: DType,
     /// Number of rows.
     pub len: usize,
-    /// The limits for decoding and copying rows: those [of the node](Node::limits) that the array was loaded from, or of a
-    /// child.
+    /// The limits for decoding and copying rows: those [of the node](Node::limits) that the array was loaded from, or
+    /// of a child.
     pub limits: Limits,
 }
 

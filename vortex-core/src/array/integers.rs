@@ -80,8 +80,8 @@ pub(crate) fn numbers(ptype: PType, bytes: &Buffer, nulls: Option<NullBuffer>) -
     match_ptype!(ptype, |T| Ok(Arc::new(PrimitiveArray::<T>::try_new(bytes.clone().into(), nulls)?)))
 }
 
-/// Evaluates `$body` with `$integers` bound to a decoded array as one of its own integer type. In the error for arrays of
-/// other types, `$what` is their name.
+/// Evaluates `$body` with `$integers` bound to a decoded array as one of its own integer type. In the error for arrays
+/// of other types, `$what` is their name.
 macro_rules! with_integers {
     ($array:expr, $what:expr, |$integers:ident| $body:expr) => {{
         let $integers: &dyn arrow::array::Array = &$array;

@@ -69,8 +69,8 @@ impl Node<'_> {
             _ => {}
         }
         let keep = if tree.kept.is_some() { self.what_to_keep() } else { Keep::Nothing };
-        // Rows that are handed out may share buffers, and should not keep whole pieces in memory; neither should what is
-        // kept.
+        // Rows that are handed out may share buffers, and should not keep whole pieces in memory; neither should what
+        // is kept.
         let are_copied = match keep {
             Keep::AsStored | Keep::Decoded { are_encoded: false, .. } => true,
             _ => self.depth == 0 || self.dtype.as_ptype().is_none(),

@@ -30,8 +30,8 @@ pub(crate) struct LoadedRows {
     spared: Cell<usize>,
 }
 
-/// Some rows of a node of `len` rows, and the bytes that were decompressed or copied to load them, with those of the list
-/// of rows: they count for every attempt, since all of them hold the array.
+/// Some rows of a node of `len` rows, and the bytes that were decompressed or copied to load them, with those of the
+/// list of rows: they count for every attempt, since all of them hold the array.
 #[derive(Debug)]
 struct Rows {
     len: usize,

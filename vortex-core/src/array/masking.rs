@@ -8,8 +8,8 @@
 //!
 //! Engines read a child of an Arrow struct without regard to its parent. Therefore, when rows become null
 //! here, so do all their descendants, also those whose fields are not nullable: of these, Arrow permits nulls where the
-//! parent is null. Lists and maps that are null have no items: DataFusion 55 finds keys in null maps (`keys_are_found_in_maps_that_are_null` in
-//! the plugin's `tests/it/upstream/filters.rs`), and appends to null lists.
+//! parent is null. Lists and maps that are null have no items: DataFusion 55 finds keys in null maps
+//! (`keys_are_found_in_maps_that_are_null` in the plugin's `tests/it/upstream/filters.rs`), and appends to null lists.
 
 use std::sync::Arc;
 

@@ -120,8 +120,8 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
         0
     }
 
-    /// Whether decoding a [`slice`](Self::slice) takes about its share of the time. By default, if there are children and
-    /// that holds for all of them.
+    /// Whether decoding a [`slice`](Self::slice) takes about its share of the time. By default, if there are children
+    /// and that holds for all of them.
     fn decodes_in_parts(&self) -> bool {
         let children = self.children();
         !children.is_empty() && children.iter().all(|(_, child)| child.decodes_in_parts())
@@ -162,9 +162,9 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
         Ok(Validity::from_nulls(decoded.logical_nulls()))
     }
 
-    /// These rows, as [`slice`](Self::slice), [`filter`](Self::filter) and [`take`](Self::take) return them: those are what to
-    /// call, this is what to implement. It is never a filter that keeps all rows, which is a slice. By default, all rows are
-    /// decoded.
+    /// These rows, as [`slice`](Self::slice), [`filter`](Self::filter) and [`take`](Self::take) return them: those are
+    /// what to call, this is what to implement. It is never a filter that keeps all rows, which is a slice. By default,
+    /// all rows are decoded.
     ///
     /// # Errors
     /// If the bytes contradict the format.

@@ -110,8 +110,8 @@ impl<'a> Node<'a> {
         self.len == 0
     }
 
-    /// The limits for decoding. Bytes that are decompressed or copied to load the node last as long as the array, so they
-    /// [count](Limits::count_bytes) before they are.
+    /// The limits for decoding. Bytes that are decompressed or copied to load the node last as long as the array, so
+    /// they [count](Limits::count_bytes) before they are.
     pub fn limits(&self) -> &'a Limits {
         self.context.limits
     }
@@ -130,8 +130,8 @@ impl<'a> Node<'a> {
         self.wrapped.map_or(&self.raw.metadata, |wrapped| wrapped.metadata)
     }
 
-    /// The metadata as a protobuf message; empty bytes mean all defaults. Its parts may take far more bytes in memory than
-    /// in the file until they are checked.
+    /// The metadata as a protobuf message; empty bytes mean all defaults. Its parts may take far more bytes in memory
+    /// than in the file until they are checked.
     ///
     /// # Errors
     /// If the bytes are not such a message, or it could take too many.
@@ -344,7 +344,8 @@ impl<'a> Node<'a> {
 /// Metadata of up to so many bytes is parsed without being counted.
 const SHORT_METADATA: usize = 1 << 10;
 
-/// Bytes that a byte of metadata may take once it is parsed: the most for an empty description of a type, which has two.
+/// Bytes that a byte of metadata may take once it is parsed: the most for an empty description of a type, which has
+/// two.
 const PARSED_PER_BYTE: usize = 64;
 
 /// The bytes that a parsed value takes; its depth and the number of its parts are limited.

@@ -50,10 +50,11 @@ pub(crate) struct TreeRows<'a> {
     pub(crate) ids: &'a [Arc<str>],
     pub(crate) registry: &'a Registry,
     pub(crate) limits: &'a Limits,
-    /// The budget of what the tree keeps for other rows. Absent if nothing should be kept, since no other rows may follow.
+    /// The budget of what the tree keeps for other rows. Absent if nothing should be kept, since no other rows may
+    /// follow.
     pub(crate) kept: Option<&'a Arc<Budget>>,
-    /// What earlier attempts to read rows of the file have loaded, and the number of the segment of this array. Absent if
-    /// the whole file is in memory.
+    /// What earlier attempts to read rows of the file have loaded, and the number of the segment of this array. Absent
+    /// if the whole file is in memory.
     pub(crate) loaded: Option<&'a LoadedRows>,
     pub(crate) segment: u32,
 }

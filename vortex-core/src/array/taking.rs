@@ -73,8 +73,8 @@ fn take_fields(values: &StructArray, indices: &UInt64Array) -> Result<ArrayRef> 
     Ok(Arc::new(taken))
 }
 
-/// Copies adjacent rows together. No memory is reserved: a few rows of empty lists would need any amount for the items of
-/// lists of a fixed size within them.
+/// Copies adjacent rows together. No memory is reserved: a few rows of empty lists would need any amount for the items
+/// of lists of a fixed size within them.
 fn copy(values: &dyn Array, indices: &UInt64Array) -> Result<ArrayRef> {
     let source = values.to_data();
     let mut taken = MutableArrayData::new(vec![&source], indices.null_count() > 0, 0);

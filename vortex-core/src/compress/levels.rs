@@ -6,7 +6,8 @@ use crate::dtype::DType;
 use crate::expr::FieldPath;
 use crate::{Level, Result};
 
-/// The level of a struct, and those of fields in it that have another. The columns of a file are the fields of its root.
+/// The level of a struct, and those of fields in it that have another. The columns of a file are the fields of its
+/// root.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Levels {
     pub(crate) level: Level,

@@ -25,8 +25,8 @@ pub(super) fn runs(len: usize, run: usize) -> impl Iterator<Item = Range<usize>>
     })
 }
 
-/// At most `count` rows from the middle of `len` rows, to be compressed for an estimate: adjacent rows are representative,
-/// unlike rows far apart.
+/// At most `count` rows from the middle of `len` rows, to be compressed for an estimate: adjacent rows are
+/// representative, unlike rows far apart.
 pub(super) fn middle(len: usize, count: usize) -> Range<usize> {
     let count = count.min(len);
     let start = (len - count) / 2;

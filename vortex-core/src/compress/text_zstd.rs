@@ -50,7 +50,8 @@ impl Zstd {
         })
     }
 
-    /// Compressed size of values relative to their size, estimated from adjacent rows of so many bytes or all that follow.
+    /// Compressed size of values relative to their size, estimated from adjacent rows of so many bytes or all that
+    /// follow.
     fn ratio(strings: &Strings<'_>, enough: usize, frame_bytes: usize, cx: &Context) -> Option<f64> {
         // Adjacent rows are representative, unlike rows far apart.
         let start = strings.len() / 3;

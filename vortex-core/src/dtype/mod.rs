@@ -194,8 +194,8 @@ impl DType {
         }
     }
 
-    /// Whether this is a union with variants that may be null. As Arrow counts, rows that select a null one are null, too;
-    /// the format's null counts leave them out.
+    /// Whether this is a union with variants that may be null. As Arrow counts, rows that select a null one are null,
+    /// too; the format's null counts leave them out.
     pub(crate) fn has_nullable_variants(&self) -> bool {
         match self.storage() {
             DType::Union(union, _) => union.variants().dtypes().iter().any(DType::is_nullable),

@@ -181,8 +181,8 @@ impl Sum {
 }
 
 impl Part {
-    /// Adds some rows to their `sums`, which are the last ones, or to `start` if there are none of these rows yet; wraps. The
-    /// absolute values of the rows exceed the result by at most one.
+    /// Adds some rows to their `sums`, which are the last ones, or to `start` if there are none of these rows yet;
+    /// wraps. The absolute values of the rows exceed the result by at most one.
     fn add(&self, rows: Range<usize>, start: i64, sums: &mut Vec<i64>) -> Result<u64> {
         let (ticks, start) = (self.ticks, (sums.len() == rows.start).then_some(start));
         with_integers!(self.values, WHAT, |integers| {

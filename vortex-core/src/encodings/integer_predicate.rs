@@ -24,8 +24,8 @@ pub(super) enum IntegerTest {
 }
 
 impl IntegerTest {
-    /// Converts a predicate; `None` if there is no equivalent. The order of the integers, which have type `integers`, is
-    /// that of the values. `equal_to` returns the integers of the values that equal a constant, as
+    /// Converts a predicate; `None` if there is no equivalent. The order of the integers, which have type `integers`,
+    /// is that of the values. `equal_to` returns the integers of the values that equal a constant, as
     /// [`Interval::of_represented`]; `None` for constants of other types.
     pub(super) fn of(
         predicate: &Predicate,

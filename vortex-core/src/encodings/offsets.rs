@@ -26,8 +26,8 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// The places of rows, given the offsets of all rows, none of which may exceed `end`; `what` is their name in errors.
-    /// Of few rows, only their own offsets are decoded.
+    /// The places of rows, given the offsets of all rows, none of which may exceed `end`; `what` is their name in
+    /// errors. Of few rows, only their own offsets are decoded.
     ///
     /// # Errors
     /// If offsets decrease or exceed `end`.

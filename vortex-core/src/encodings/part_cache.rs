@@ -15,8 +15,8 @@ use crate::{Error, Result};
 /// Slices may decompress this many times the bytes of their array before parts are kept.
 const OFTEN: usize = 4;
 
-/// And this many times if what they need does not stay in the cache: more often than a file of a billion rows has splits,
-/// each of which may need a few values of all parts of a dictionary.
+/// And this many times if what they need does not stay in the cache: more often than a file of a billion rows has
+/// splits, each of which may need a few values of all parts of a dictionary.
 const MOST: usize = 16 << 10;
 
 /// Limits of the cache. It belongs to no scan, so that it is not charged to any.

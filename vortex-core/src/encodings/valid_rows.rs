@@ -71,8 +71,8 @@ impl ValidRows {
         })
     }
 
-    /// Of a part of the values of the array: those that `live` keeps, which has one bit per value of these rows, and where
-    /// its bits start in the part; `None` if it keeps none.
+    /// Of a part of the values of the array: those that `live` keeps, which has one bit per value of these rows, and
+    /// where its bits start in the part; `None` if it keeps none.
     pub(super) fn live_in(&self, live: &Mask) -> Result<impl Fn(&Range<usize>) -> Option<(Mask, usize)>> {
         let values = self.values()?;
         Ok(move |part: &Range<usize>| {
@@ -111,8 +111,8 @@ impl ValidRows {
     }
 }
 
-/// The values of all valid rows of an array and of those that it is a slice of, stored in parts of which only those with
-/// live rows are decompressed.
+/// The values of all valid rows of an array and of those that it is a slice of, stored in parts of which only those
+/// with live rows are decompressed.
 pub(super) trait StoredValues: fmt::Debug + Send + Sync + Sized + 'static {
     /// Number of bytes of all parts.
     fn byte_len(&self) -> usize;

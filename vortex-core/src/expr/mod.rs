@@ -141,8 +141,8 @@ pub trait RowPredicate: Debug + Display + Send + Sync {
 
 /// A filter whose bounds tighten while the scan runs: top-k thresholds, join keys.
 pub trait DynamicFilter: Debug + Display + Send + Sync {
-    /// All columns that `current` may ever read, so that their statistics can be loaded in advance. They must not change
-    /// while the scan runs.
+    /// All columns that `current` may ever read, so that their statistics can be loaded in advance. They must not
+    /// change while the scan runs.
     fn columns(&self) -> Vec<FieldPath>;
 
     /// A number that changes whenever `current` does. Cheap; called per split.
@@ -270,8 +270,8 @@ impl Expr {
             }
     }
 
-    /// The distinct columns that the expression reads, in order of first use, without those that its dynamic filters may
-    /// read: see [`DynamicFilter::columns`].
+    /// The distinct columns that the expression reads, in order of first use, without those that its dynamic filters
+    /// may read: see [`DynamicFilter::columns`].
     pub fn columns(&self) -> Vec<FieldPath> {
         let mut columns = Vec::new();
         self.visit_columns(&mut |path| {

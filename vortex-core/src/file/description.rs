@@ -70,8 +70,8 @@ impl DescriptionParts {
         Ok(Self { postscript: Postscript::parse(&before[start..], limits)?, file_size })
     }
 
-    /// The positions of the parts needed for parsing the footer, those of short values of user metadata, and if wanted of
-    /// the checksums.
+    /// The positions of the parts needed for parsing the footer, those of short values of user metadata, and if wanted
+    /// of the checksums.
     pub(super) fn needed(&self, checksums: bool) -> Result<Vec<Range<u64>>> {
         let mut needed = self.named_parts().map(|(_, part)| self.range(part)).collect::<Result<Vec<_>>>()?;
         // Files are readable without the Arrow schema.

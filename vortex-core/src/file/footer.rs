@@ -47,8 +47,8 @@ pub struct UserMetadata {
     pub key: Arc<str>,
     /// The position of the value in the file.
     pub range: Range<u64>,
-    /// The value, if it has at most 4 KiB and lies within the file. [`VortexFile::user_metadata`](crate::VortexFile::user_metadata)
-    /// reads longer ones, too.
+    /// The value, if it has at most 4 KiB and lies within the file.
+    /// [`VortexFile::user_metadata`](crate::VortexFile::user_metadata) reads longer ones, too.
     pub value: Option<Arc<[u8]>>,
 }
 

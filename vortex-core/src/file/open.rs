@@ -69,9 +69,10 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the number of bytes to read from the end at first; at least 64 KiB are read. By default, one part in 256 of the
-    /// file, and at most as much as the [profile](crate::io::StorageProfile::tail_size) of the storage says, or all of a small
-    /// file: in remote storage, up to twice as much. `open_object`, which does not know the size, reads what the profile says.
+    /// Sets the number of bytes to read from the end at first; at least 64 KiB are read. By default, one part in 256 of
+    /// the file, and at most as much as the [profile](crate::io::StorageProfile::tail_size) of the storage says, or all
+    /// of a small file: in remote storage, up to twice as much. `open_object`, which does not know the size, reads what
+    /// the profile says.
     #[must_use]
     pub fn with_tail_size(mut self, bytes: u64) -> Self {
         self.tail_size = Some(bytes);
@@ -299,8 +300,8 @@ impl VortexFile {
     /// [footer](Footer::user_metadata) keeps; none if there is no such entry.
     ///
     /// # Errors
-    /// If reading fails, or if the file was opened to verify [checksums](OpenOptions::with_verify_checksums), and that of the
-    /// value is another one.
+    /// If reading fails, or if the file was opened to verify [checksums](OpenOptions::with_verify_checksums), and that
+    /// of the value is another one.
     pub async fn user_metadata(&self, key: &str) -> Result<Option<Bytes>> {
         let Some(entry) = self.footer.entry(key) else { return Ok(None) };
         let value = match &entry.value {

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Blocks belong to one version of a file and are never served for another: that which was listed, and which the store
-//! told of when it returned them, since not every store notices that an object was replaced. Two scans that miss a block
-//! at the same time both read it; later scans do not.
+//! told of when it returned them, since not every store notices that an object was replaced. Two scans that miss a
+//! block at the same time both read it; later scans do not.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;

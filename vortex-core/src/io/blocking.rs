@@ -1,4 +1,5 @@
-//! Waiting for asynchronous work outside of asynchronous code, the runtime that is needed inside, and blocking work there.
+//! Waiting for asynchronous work outside of asynchronous code, the runtime that is needed inside, and blocking work
+//! there.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -2,10 +2,10 @@
 //!
 //! A read ends early once no request waits for it any longer, but not in the middle of a block that is
 //! kept for later and of which some bytes were delivered. A read that the store throttles is resumed
-//! later from where it stopped, with fewer reads in flight. So is one whose connection breaks after some progress: clients
-//! give up what takes longer than half a minute, as reads do that share a slow line with many others. A read that takes far
-//! longer than usual is hedged if the source allows it: the missing bytes are requested a second time, and the stream that
-//! delivers the next piece first is used from then on.
+//! later from where it stopped, with fewer reads in flight. So is one whose connection breaks after some progress:
+//! clients give up what takes longer than half a minute, as reads do that share a slow line with many others. A read
+//! that takes far longer than usual is hedged if the source allows it: the missing bytes are requested a second time,
+//! and the stream that delivers the next piece first is used from then on.
 
 use std::future::Future;
 use std::hash::{BuildHasher as _, RandomState};
@@ -273,7 +273,8 @@ impl Delivery {
         self.answered += waiting.iter().take_while(|part| part.answer.is_none()).count();
     }
 
-    /// The requests that may still have to be answered. A read may have tens of thousands, and arrive in hundreds of pieces.
+    /// The requests that may still have to be answered. A read may have tens of thousands, and arrive in hundreds of
+    /// pieces.
     fn waiting(&self) -> &[Receiving] {
         &self.parts[self.answered..]
     }

@@ -1,11 +1,11 @@
 //! Files on a local disk, accessed through positional reads on one descriptor or through a memory map.
 //!
-//! Reads are the default. Copying single rows out of a map takes half the time of reading them from the page cache, but a
-//! file that another process truncates then ends this one by a signal instead of an error, and bytes that were checked may
-//! change: only the application can promise that neither happens. Nor does the kernel gather rows out of a map (`writev`
-//! into a pipe, which fails instead of the signal): for 14,000 pieces, that takes 1.2 ms instead of 7 if the page cache
-//! holds the file in large folios, but 16 instead of 13 if it holds single pages, to which it falls back. `io_uring` saves
-//! a tenth.
+//! Reads are the default. Copying single rows out of a map takes half the time of reading them from the page cache, but
+//! a file that another process truncates then ends this one by a signal instead of an error, and bytes that were
+//! checked may change: only the application can promise that neither happens. Nor does the kernel gather rows out of a
+//! map (`writev` into a pipe, which fails instead of the signal): for 14,000 pieces, that takes 1.2 ms instead of 7 if
+//! the page cache holds the file in large folios, but 16 instead of 13 if it holds single pages, to which it falls
+//! back. `io_uring` saves a tenth.
 
 use std::fs::File;
 use std::ops::Range;

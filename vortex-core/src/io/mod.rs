@@ -55,8 +55,8 @@ pub(crate) use urgency::Urgency;
 pub use crate::budget::MemoryPool;
 use crate::{Error, Result};
 
-/// Coalesced reads start at a multiple of this, so that most arrays are aligned in memory as in the file. It is no promise:
-/// decoders copy what is not.
+/// Coalesced reads start at a multiple of this, so that most arrays are aligned in memory as in the file. It is no
+/// promise: decoders copy what is not.
 pub(crate) const READ_ALIGNMENT: u64 = 64;
 
 /// A source of bytes that can be read at any position, concurrently.

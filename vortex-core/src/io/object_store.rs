@@ -22,10 +22,10 @@ use super::names::{named, object_name};
 use super::{BlockCache, CachedFile, READ_ALIGNMENT, ReadAt, StorageProfile, StoreId, read_each};
 use crate::{Error, Result};
 
-/// One version of an object in an object store. Reads ask for the e-tag that was listed, or else for the version, so that
-/// an object overwritten in the meantime results in an error rather than in mixed contents (to read an old version of one
-/// that is still there, leave out its e-tag). Some servers ignore that, so
-/// the size of the object and the e-tags of answers are compared as well; if there are none, times, which have seconds.
+/// One version of an object in an object store. Reads ask for the e-tag that was listed, or else for the version, so
+/// that an object overwritten in the meantime results in an error rather than in mixed contents (to read an old version
+/// of one that is still there, leave out its e-tag). Some servers ignore that, so the size of the object and the e-tags
+/// of answers are compared as well; if there are none, times, which have seconds.
 ///
 /// A store that serves local files returns an open descriptor with its first answer; later reads use that
 /// descriptor, without an open and a stat for each.
@@ -143,10 +143,10 @@ impl ObjectFile {
         Self { store, meta, descriptor, first, end: Mutex::default(), store_id, name, profile }
     }
 
-    /// Finds the object at `location` by reading its end, `bytes` of it and up to 64 more, where reads for opening start:
-    /// one request instead of a head request and a read. The first read of these bytes is served from memory. If the
-    /// store fails to read the end of an object of unknown size (Azure cannot at all, and S3 cannot for empty objects), a
-    /// head request follows.
+    /// Finds the object at `location` by reading its end, `bytes` of it and up to 64 more, where reads for opening
+    /// start: one request instead of a head request and a read. The first read of these bytes is served from memory. If
+    /// the store fails to read the end of an object of unknown size (Azure cannot at all, and S3 cannot for empty
+    /// objects), a head request follows.
     ///
     /// # Errors
     /// If the object does not exist, or the store fails.
@@ -203,8 +203,8 @@ impl ObjectFile {
         self.first.clone()
     }
 
-    /// Compares answers with the first one that another reader of this object had, from which it knows, say, the footer:
-    /// stores without strong e-tags do not notice by themselves that an object was replaced in between.
+    /// Compares answers with the first one that another reader of this object had, from which it knows, say, the
+    /// footer: stores without strong e-tags do not notice by themselves that an object was replaced in between.
     #[must_use]
     pub fn with_first_answer(mut self, first: FirstAnswer) -> Self {
         // An end that was read belongs to the version of its own answer.
@@ -238,8 +238,8 @@ impl ObjectFile {
     }
 
     /// The same object with its bytes cached in blocks of approximately `block_len` bytes, unless changes
-    /// of the object could go unnoticed. Bytes are taken from the cache only if they belong to the first answer that this
-    /// reader, or one that it shares [the first answer](Self::with_answer_of) with, has had from the store.
+    /// of the object could go unnoticed. Bytes are taken from the cache only if they belong to the first answer that
+    /// this reader, or one that it shares [the first answer](Self::with_answer_of) with, has had from the store.
     pub fn cached(self, cache: Arc<BlockCache>, block_len: u64) -> CachedFile {
         let (version, size) = (version_of(StoreId::of(&self.store), &self.meta), self.meta.size);
         let cache = if self.is_versioned() { cache } else { BlockCache::new(0) };

@@ -102,8 +102,8 @@ impl Scheduler {
         self.budget.peak()
     }
 
-    /// What a stream of the store of a source delivers in the time that a request waits for its first byte: as measured by
-    /// now, or as its profile declares.
+    /// What a stream of the store of a source delivers in the time that a request waits for its first byte: as measured
+    /// by now, or as its profile declares.
     pub(crate) fn bytes_per_latency(&self, source: &dyn ReadAt) -> u64 {
         let queues = self.queues.lock();
         let mut measured = queues

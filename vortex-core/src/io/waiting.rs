@@ -10,8 +10,8 @@
 //! Requests that are likely to be followed by neighbours are not ripe: they wait for them, but join a
 //! read that covers their surroundings. While more reads are due than may be in flight, larger gaps are
 //! read than would otherwise pay, since another read would have to wait. A choice looks at all requests, so that reads
-//! which are due, but have no slot yet, remain chosen until other requests arrive or ripen. Now and then, a choice is for
-//! the request that has waited longest, so that no scan stands still while others keep requesting.
+//! which are due, but have no slot yet, remain chosen until other requests arrive or ripen. Now and then, a choice is
+//! for the request that has waited longest, so that no scan stands still while others keep requesting.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -73,9 +73,9 @@ impl Read {
     }
 }
 
-/// Whether these requests ask for more bytes than the range has in which they lie: then, some of them overlap. Segments of
-/// a malicious file may all be the whole file: if each of them got a copy of its bytes, memory would be unlimited. Where
-/// they do not exceed the range, copies do not either.
+/// Whether these requests ask for more bytes than the range has in which they lie: then, some of them overlap. Segments
+/// of a malicious file may all be the whole file: if each of them got a copy of its bytes, memory would be unlimited.
+/// Where they do not exceed the range, copies do not either.
 pub(super) fn exceed(requests: &[QueuedRequest], within: &Range<u64>) -> bool {
     let wanted = requests.iter().fold(0, |wanted: u64, request| wanted.saturating_add(request.len()));
     wanted > within.end.saturating_sub(within.start)

@@ -16,8 +16,8 @@ pub(super) const MAX_STATES: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Automaton {
     next: Vec<[u8; 256]>,
-    /// For each state, the first one of the search for the same constant, to which it returns at most bytes; for those of
-    /// the start, the one that rejects.
+    /// For each state, the first one of the search for the same constant, to which it returns at most bytes; for those
+    /// of the start, the one that rejects.
     like: Vec<u8>,
     accepting: u8,
 }
@@ -73,8 +73,8 @@ impl Automaton {
         self.next[usize::from(state)].iter().all(|next| *next == state)
     }
 
-    /// A state to which most bytes lead from this one as they do from that one. It may be the same; otherwise it is one of
-    /// which this is true.
+    /// A state to which most bytes lead from this one as they do from that one. It may be the same; otherwise it is one
+    /// of which this is true.
     pub(super) fn like(&self, state: u8) -> u8 {
         self.like[usize::from(state)]
     }
@@ -91,8 +91,8 @@ impl Automaton {
         bytes.iter().fold(state, |state, byte| self.step(state, *byte))
     }
 
-    /// The state reached from `state` by the first `len` bytes. Walks on, which is faster than having the processor guess
-    /// where to end.
+    /// The state reached from `state` by the first `len` bytes. Walks on, which is faster than having the processor
+    /// guess where to end.
     #[inline]
     pub(super) fn walk_padded<const N: usize>(&self, state: u8, bytes: &[u8; N], len: usize) -> u8 {
         let mut reached = [state; N];

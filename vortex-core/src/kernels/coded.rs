@@ -5,8 +5,8 @@
 //! codes    0 -- "the" --> 3      1 -- "he s" --> 3      0 -- "at" --> 1
 //! ```
 //!
-//! Where thousands of codes lead is only found out for the starting points of an automaton. Other states differ from these
-//! for the codes that begin with few bytes.
+//! Where thousands of codes lead is only found out for the starting points of an automaton. Other states differ from
+//! these for the codes that begin with few bytes.
 
 #![expect(unsafe_code, reason = "codes are checked once, not each time they are read")]
 
@@ -41,8 +41,8 @@ pub(super) struct Coded<'a, K, F> {
 }
 
 impl<K: Key, F: Fn(usize) -> ([u8; 16], usize)> Coded<'_, K, F> {
-    /// Whether an automaton accepts each row; not those beyond `among`, if there is such a limit. `None` if some codes are
-    /// none of those counted, or if decoding them is faster.
+    /// Whether an automaton accepts each row; not those beyond `among`, if there is such a limit. `None` if some codes
+    /// are none of those counted, or if decoding them is faster.
     ///
     /// # Panics
     /// If offsets decrease, or exceed the number of codes.
@@ -99,8 +99,8 @@ impl<K: Key, F: Fn(usize) -> ([u8; 16], usize)> Coded<'_, K, F> {
         automaton.accepts(state)
     }
 
-    /// The state in which an automaton is after each row. All of `codes`, which contain those of the last row, must have been
-    /// checked from the first row on.
+    /// The state in which an automaton is after each row. All of `codes`, which contain those of the last row, must
+    /// have been checked from the first row on.
     fn read_all(&self, transitions: &Transitions, codes: &[K]) -> Vec<u8> {
         let rows = self.offsets.len().saturating_sub(1);
         let mut states = Vec::with_capacity(rows);
@@ -224,8 +224,8 @@ impl Transitions {
     fn step<K: Key>(&self, state: u8, code: K) -> u8 {
         let at = usize::from(state) << self.code_bits | code.index();
         debug_assert!(at < self.next.len(), "code {} in state {state}", code.index());
-        // SAFETY: codes were checked to be below their number, which has so many bits; there are transitions from all states
-        // for so many codes, and they lead only to these states.
+        // SAFETY: codes were checked to be below their number, which has so many bits; there are transitions from all
+        // states for so many codes, and they lead only to these states.
         unsafe { *self.next.get_unchecked(at) }
     }
 
@@ -234,8 +234,8 @@ impl Transitions {
         codes.iter().fold(state, |state, code| self.step(state, *code))
     }
 
-    /// Reads rows that follow each other; `codes` must have been checked from the first of them on. All are read as far as
-    /// the longest one, since the processor would have to guess where each of them ends.
+    /// Reads rows that follow each other; `codes` must have been checked from the first of them on. All are read as far
+    /// as the longest one, since the processor would have to guess where each of them ends.
     #[inline(always)]
     fn read_together<K: Key>(&self, codes: &[K], offsets: &[usize; LANES + 1]) -> [u8; LANES] {
         let lengths: [usize; LANES] = std::array::from_fn(|lane| offsets[lane + 1] - offsets[lane]);

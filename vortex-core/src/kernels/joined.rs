@@ -105,9 +105,9 @@ impl Joined {
         self.bytes
     }
 
-    /// An array of `views`, which have followed the decoding of these bytes, or of none. Returns the bytes if the lengths
-    /// do not add up, if values that must be text are not, or if views cannot address them: a slower path may still
-    /// succeed, or report what is wrong.
+    /// An array of `views`, which have followed the decoding of these bytes, or of none. Returns the bytes if the
+    /// lengths do not add up, if values that must be text are not, or if views cannot address them: a slower path may
+    /// still succeed, or report what is wrong.
     pub(crate) fn into_views<L: ArrowNativeType>(
         self,
         views: Views<'_, L>,

@@ -107,8 +107,9 @@ impl Tokens {
         codes.iter().map(|code| self.lengths.get(code.index()).map(|len| usize::from(*len))).sum()
     }
 
-    /// Whether an automaton accepts the value of each row of codes, or of those `among` them; `None` if some codes have no
-    /// token, or if decoding them is faster. The codes of a row lie between two offsets, which must not decrease or exceed the number of codes.
+    /// Whether an automaton accepts the value of each row of codes, or of those `among` them; `None` if some codes have
+    /// no token, or if decoding them is faster. The codes of a row lie between two offsets, which must not decrease or
+    /// exceed the number of codes.
     pub(crate) fn accepted<K: Key>(
         &self,
         codes: &[K],

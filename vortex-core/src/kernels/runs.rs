@@ -82,8 +82,8 @@ impl<T: ArrowNativeType> Vectorized for RepeatOne<T> {
             // SAFETY: both have the same size, and native values are plain bits.
             let halves: [u64; 2] = unsafe { std::mem::transmute_copy(&self.value) };
             for place in places {
-                // SAFETY: the place is as large as both halves, and aligned at least as they are. The compiler vectorizes
-                // stores of halves, but not of 128 bits.
+                // SAFETY: the place is as large as both halves, and aligned at least as they are. The compiler
+                // vectorizes stores of halves, but not of 128 bits.
                 unsafe { place.as_mut_ptr().cast::<[u64; 2]>().write(halves) };
             }
         } else {

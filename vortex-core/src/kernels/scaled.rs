@@ -2,8 +2,8 @@
 
 use super::simd::{Vectorized, vectorized};
 
-/// Adds values times `factor` to the last `sums`, or appends them, added to `start`; wraps. Returns the bitwise OR of the
-/// absolute values, of negative ones less one.
+/// Adds values times `factor` to the last `sums`, or appends them, added to `start`; wraps. Returns the bitwise OR of
+/// the absolute values, of negative ones less one.
 pub(crate) fn add_scaled<N: Scaled>(
     values: &[N],
     factor: i64,

@@ -85,8 +85,9 @@ struct Kept {
 }
 
 impl DictLayout {
-    /// The values, whose decoded form is shared by all splits that use the dictionary. So do other columns with the same
-    /// values in one segment, but a segment may also be referred to as values of another type, or as the first of several.
+    /// The values, whose decoded form is shared by all splits that use the dictionary. So do other columns with the
+    /// same values in one segment, but a segment may also be referred to as values of another type, or as the first of
+    /// several.
     fn shared_values(&self, have: &SegmentSet<'_>) -> Result<Arc<SharedValues>> {
         let values = self.values.read(&(0..self.values.row_count()), have)?;
         let Some(segment) = first_segment(&self.values, have)? else {

@@ -93,8 +93,8 @@ pub trait Layout: Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// The number of values in the dictionaries that rows refer to, if all of them do: there are at most so many different
-    /// ones.
+    /// The number of values in the dictionaries that rows refer to, if all of them do: there are at most so many
+    /// different ones.
     fn dictionary_values(&self) -> Option<u64> {
         None
     }

@@ -42,10 +42,11 @@ pub struct PieceSet<'a> {
     pieces: Pieces,
     segments: SegmentSet<'a>,
     missing_segments: RefCell<Vec<SegmentId>>,
-    /// Segments of which no rows were read before. Nothing is kept of them, since files are often opened for one look-up.
+    /// Segments of which no rows were read before. Nothing is kept of them, since files are often opened for one
+    /// look-up.
     first_read: RefCell<HashSet<SegmentId>>,
-    /// Rows that were loaded completely in an earlier attempt, and are not loaded again in the next one. None if the whole
-    /// file is in memory.
+    /// Rows that were loaded completely in an earlier attempt, and are not loaded again in the next one. None if the
+    /// whole file is in memory.
     loaded: Option<LoadedRows>,
 }
 

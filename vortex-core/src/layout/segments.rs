@@ -70,7 +70,8 @@ impl<'a> SegmentSet<'a> {
     }
 
     /// Data derived from a segment, shared by all holders of the segment: the first that `fits`, or else that which
-    /// `make` returns, in place of what `gives_way`. What it decodes later is to be charged to the share that `make` receives, if any.
+    /// `make` returns, in place of what `gives_way`. What it decodes later is to be charged to the share that `make`
+    /// receives, if any.
     ///
     /// # Errors
     /// If too many layouts derive data from the segment.

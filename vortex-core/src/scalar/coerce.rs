@@ -79,8 +79,8 @@ impl Scalar {
         Self::try_new(from_field(&Field::new("date", DataType::Date32, false))?, Value::Int(days.into()))
     }
 
-    /// A timestamp: ticks since 1970, in UTC if there is a time zone. As a constant of a filter, it can be compared with
-    /// timestamps in any unit; those with a zone with ones of any zone, those without only with ones without.
+    /// A timestamp: ticks since 1970, in UTC if there is a time zone. As a constant of a filter, it can be compared
+    /// with timestamps in any unit; those with a zone with ones of any zone, those without only with ones without.
     ///
     /// ```
     /// use vortex_core::scalar::Scalar;
@@ -99,8 +99,8 @@ impl Scalar {
         Self::try_new(from_field(&Field::new("timestamp", data_type, false))?, Value::Int(ticks))
     }
 
-    /// The decimal `unscaled * 10^-scale`, with as few digits as possible. As a constant of a filter, it can be compared
-    /// with decimals of any precision and scale that can represent it.
+    /// The decimal `unscaled * 10^-scale`, with as few digits as possible. As a constant of a filter, it can be
+    /// compared with decimals of any precision and scale that can represent it.
     ///
     /// ```
     /// use vortex_core::scalar::Scalar;

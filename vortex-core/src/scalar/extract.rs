@@ -16,8 +16,8 @@ use super::Value;
 use crate::dtype::DType;
 use crate::{Error, Result};
 
-/// Bytes that the values of some rows take as scalars, which may be far more than in the array: a byte of a list becomes
-/// a [`Value`].
+/// Bytes that the values of some rows take as scalars, which may be far more than in the array: a byte of a list
+/// becomes a [`Value`].
 pub(super) fn scalar_bytes(array: &dyn array::Array, rows: Range<usize>) -> usize {
     fn items<O: OffsetSizeTrait>(offsets: &[O], items: &ArrayRef, rows: &Range<usize>) -> usize {
         scalar_bytes(items.as_ref(), offsets[rows.start].as_usize()..offsets[rows.end].as_usize())

@@ -1,6 +1,7 @@
 //! The columns that a scan reads: paths of names resolved to layouts.
 //!
-//! Where a struct is stored as one array, with no layouts for its fields, a field is taken from the arrays of the struct.
+//! Where a struct is stored as one array, with no layouts for its fields, a field is taken from the arrays of the
+//! struct.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -125,8 +125,8 @@ impl Cursor {
     }
 }
 
-/// The first split at or after `row`, which moves to its end. Rows that are ruled out are skipped in one step, no matter
-/// how many there are.
+/// The first split at or after `row`, which moves to its end. Rows that are ruled out are skipped in one step, no
+/// matter how many there are.
 fn next_in_order(row: &mut u64, plan: &Plan, zone_maps: &ZoneMaps) -> Option<Split> {
     let rest = *row..plan.rows.bounds().end.max(*row);
     let ruled_out = *row..plan.split_start(zone_maps.first_possible(&rest)).max(*row);

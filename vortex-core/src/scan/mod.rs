@@ -59,8 +59,8 @@ pub enum RowAccess {
     #[default]
     Cheapest,
     /// Each row individually, reading only the bytes that it needs. Each value takes a few reads, one after the other.
-    /// On remote storage, those that lie close to each other are one request, as for segments. On local storage, a column
-    /// has as many in flight as the [profile](crate::io::StorageProfile::concurrency) allows.
+    /// On remote storage, those that lie close to each other are one request, as for segments. On local storage, a
+    /// column has as many in flight as the [profile](crate::io::StorageProfile::concurrency) allows.
     Single,
     /// As part of the segments that contain them, which are read as a whole.
     Segments,
@@ -188,8 +188,8 @@ impl ScanBuilder {
         self
     }
 
-    /// Selects only these rows: a range, counted from the start of the file, or several; replaces what was set before. Of
-    /// ranges, positions and excluded rows, each restricts what the others select.
+    /// Selects only these rows: a range, counted from the start of the file, or several; replaces what was set before.
+    /// Of ranges, positions and excluded rows, each restricts what the others select.
     #[must_use]
     pub fn with_row_ranges(mut self, rows: impl Into<RowRanges>) -> Self {
         self.rows = Some(rows.into());
@@ -287,8 +287,8 @@ impl ScanBuilder {
     /// Also charges the memory of the scan to this pool: segments of up to about 32 MiB; on remote storage
     /// 128 MiB, or 256 MiB if the [best rows](Self::with_best_first) come first. While the pool refuses, the
     /// scan continues with one split at a time. By default, only the scan's own limit and that of the
-    /// [scheduler](Self::with_scheduler) apply. A segment that other scans need, too, is charged once, to the pool of the
-    /// scan that asked for it first, until the last of them has read it.
+    /// [scheduler](Self::with_scheduler) apply. A segment that other scans need, too, is charged once, to the pool of
+    /// the scan that asked for it first, until the last of them has read it.
     #[must_use]
     pub fn with_memory_pool(mut self, pool: Arc<dyn MemoryPool>) -> Self {
         self.memory_pool = Some(pool);

@@ -148,8 +148,8 @@ impl Plan {
         self.remote
     }
 
-    /// As many of the rows of a split that pass its filter as the limit allows of all splits. A dynamic filter may still
-    /// reject some of them, and others are wanted then.
+    /// As many of the rows of a split that pass its filter as the limit allows of all splits. A dynamic filter may
+    /// still reject some of them, and others are wanted then.
     pub(super) fn within_limit(&self, live: Mask) -> Mask {
         let may_reject = |conjunct: &Conjunct| matches!(conjunct.expr, Expr::Dynamic(_));
         match self.limit {

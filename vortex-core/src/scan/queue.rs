@@ -73,8 +73,8 @@ impl SplitQueue {
     }
 
     /// Takes out up to `room` splits to decode: those with rows among the best found or, while there are none of these,
-    /// the first ones. Also requests what others need, even without `room`. If `idle`, nothing is being decoded, so that
-    /// no other work will release memory: what one split needs is requested anyway.
+    /// the first ones. Also requests what others need, even without `room`. If `idle`, nothing is being decoded, so
+    /// that no other work will release memory: what one split needs is requested anyway.
     pub(super) fn take(
         &mut self,
         room: usize,

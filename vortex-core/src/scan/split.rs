@@ -83,10 +83,10 @@ pub(super) enum Rows {
 }
 
 impl SplitTask {
-    /// The segments to request when the split is admitted, in ascending order. They include those of projected columns if
-    /// there is nothing to check, if the filter rarely empties splits or, on remote storage, if they take few bytes:
-    /// requesting them later would cost a round trip. They never do if rows are read best first, or if a limit leaves so few
-    /// that these are to be fetched individually.
+    /// The segments to request when the split is admitted, in ascending order. They include those of projected columns
+    /// if there is nothing to check, if the filter rarely empties splits or, on remote storage, if they take few bytes:
+    /// requesting them later would cost a round trip. They never do if rows are read best first, or if a limit leaves
+    /// so few that these are to be fetched individually.
     pub(super) fn first_wanted(&mut self, filter_rarely_empties: bool) -> Result<Vec<SegmentId>> {
         let table = self.plan.table();
         let none = SegmentSet::new(table);

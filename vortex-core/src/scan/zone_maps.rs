@@ -283,8 +283,8 @@ fn first_possible(verdicts: &[Option<Verdict>], rows: &Range<u64>) -> u64 {
     }
 }
 
-/// Reads the zone tables of columns all at once. Statistics are optional, so a table that cannot be read, or that exceeds
-/// the limits together with those before it, is left out: it prunes nothing.
+/// Reads the zone tables of columns all at once. Statistics are optional, so a table that cannot be read, or that
+/// exceeds the limits together with those before it, is left out: it prunes nothing.
 ///
 /// # Errors
 /// If storage fails, or if a table is corrupt and checksums are verified: whoever asks for that wants to know.

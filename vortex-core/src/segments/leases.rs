@@ -176,8 +176,8 @@ impl Held {
         Some(self.add(key, range, PendingBytes::ready(bytes), memory.split(0)))
     }
 
-    /// The lease of a segment that is in use, unless it could not be read: a later attempt may succeed, although whoever
-    /// made the first one still holds it.
+    /// The lease of a segment that is in use, unless it could not be read: a later attempt may succeed, although
+    /// whoever made the first one still holds it.
     fn held(&self, key: &Key) -> Option<Lease> {
         self.segments.get(key).and_then(Weak::upgrade).filter(|lease| !lease.pending.has_failed())
     }
@@ -219,7 +219,8 @@ impl LeasedSegment {
         self.len.saturating_add(self.loaded_bytes())
     }
 
-    /// Those of them, and of what was derived from them, that are charged to a budget: none, if that of another scan is charged.
+    /// Those of them, and of what was derived from them, that are charged to a budget: none, if that of another scan is
+    /// charged.
     pub(crate) fn charged_to(&self, budget: &Arc<Budget>) -> u64 {
         self.memory.bytes_of(budget).map_or(0, |bytes| {
             let derived = self.derived.lock().iter().map(|derived| derived.memory.used()).sum();
@@ -283,8 +284,9 @@ impl LeasedSegment {
         ArrayParts::parse(table.unpack(self.id, bytes)?, Arc::clone(&table.array_ids), &table.limits)
     }
 
-    /// Data that layouts derive from this segment: the first that `fits`, or else that which `make` returns, in place of
-    /// what `gives_way`. What it decodes later is to be charged to the reservation that `make` receives, which is that of the segment.
+    /// Data that layouts derive from this segment: the first that `fits`, or else that which `make` returns, in place
+    /// of what `gives_way`. What it decodes later is to be charged to the reservation that `make` receives, which is
+    /// that of the segment.
     ///
     /// # Errors
     /// If too many layouts do so.

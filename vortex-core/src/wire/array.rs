@@ -90,8 +90,8 @@ impl ArrayTree {
 
         let mut root = RawNode::root(array, &tree, limits)?;
         root.number(&mut 0);
-        // Writers give each node buffers of its own. Where nodes share some, each of them may read them all, which takes
-        // as long as if they did not.
+        // Writers give each node buffers of its own. Where nodes share some, each of them may read them all, which
+        // takes as long as if they did not.
         let (read, held) =
             (root.read_bytes(&buffers), buffers.iter().map(|buffer| buffer.len() as u64).sum());
         if read.saturating_sub(held) > limits.max_decoded_bytes {

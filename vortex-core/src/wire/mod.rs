@@ -1,4 +1,5 @@
-//! The serialized forms: all flatbuffers, and the protobuf messages that are not the metadata of an encoding or a layout.
+//! The serialized forms: all flatbuffers, and the protobuf messages that are not the metadata of an encoding or a
+//! layout.
 //!
 //! `generated/` is generated from `schema/*.fbs`; regenerate it with `cargo run --manifest-path
 //! vortex-core/schema/regenerate/Cargo.toml` (needs cmake). All other code gets plain Rust types that
@@ -65,9 +66,9 @@ use flatbuffers::VerifierOptions;
 use crate::limits::Limits;
 use crate::{Error, Result};
 
-/// Maximum "apparent size" of flatbuffers, as a multiple of their bytes. What is read counts as often as something refers
-/// to it, so this also limits what copies of it take. Writers share vtables, and names at most: files of all releases
-/// stay below 4, and types of 100,000 columns at 2.
+/// Maximum "apparent size" of flatbuffers, as a multiple of their bytes. What is read counts as often as something
+/// refers to it, so this also limits what copies of it take. Writers share vtables, and names at most: files of all
+/// releases stay below 4, and types of 100,000 columns at 2.
 const MAX_APPARENT: usize = 8;
 
 /// Limits for the flatbuffers verifier.

@@ -89,8 +89,8 @@ fn carry_dictionary(dictionary: &dyn AnyDictionaryArray, to: &DataType) -> Resul
     take(&carried(dictionary.values(), to)?, dictionary.keys())
 }
 
-/// Expands the runs in the values of a dictionary before its keys. Arrow looks up what null keys hide in runs, which may
-/// be anything, and panics if keys repeat more rows than ends can count, or if there are no keys.
+/// Expands the runs in the values of a dictionary before its keys. Arrow looks up what null keys hide in runs, which
+/// may be anything, and panics if keys repeat more rows than ends can count, or if there are no keys.
 fn carry_dictionary_of_runs(dictionary: &dyn AnyDictionaryArray, to: &DataType) -> Result<ArrayRef> {
     if dictionary.is_empty() || dictionary.values().is_empty() {
         // Fields that are not nullable get values.
@@ -202,8 +202,9 @@ fn carry_field(values: &ArrayRef, field: &FieldRef) -> Result<ArrayRef> {
     if field.is_nullable() { Ok(values) } else { without_nulls(values) }
 }
 
-/// The same views of carried items: runs are expanded before lists repeat them, since their ends may be too narrow then.
-/// Only the items from the first to the last one that is shown are expanded, and only those shown if these are few.
+/// The same views of carried items: runs are expanded before lists repeat them, since their ends may be too narrow
+/// then. Only the items from the first to the last one that is shown are expanded, and only those shown if these are
+/// few.
 fn views_of_rows<O: OffsetSizeTrait>(
     views: &GenericListViewArray<O>,
     item: &FieldRef,

@@ -3,8 +3,8 @@
 //! Every batch may come with its own dictionary. Readers cut rows into different batches, in which values
 //! of several dictionaries meet; keys of 8 or 16 bits may not be able to address all of them. The schema
 //! stored in the file then has keys of 32 bits. The same goes for run ends of 16 bits below lists, which may have more
-//! items at a time than these can count. What dictionaries, runs and views of lists repeat counts as often as it is shown:
-//! it is repeated in files, and so when it is read.
+//! items at a time than these can count. What dictionaries, runs and views of lists repeat counts as often as it is
+//! shown: it is repeated in files, and so when it is read.
 //!
 //! Arrays and types are traversed in the same order, so that dictionaries within structs, lists, maps and other
 //! dictionaries can be identified by their number.
@@ -147,8 +147,8 @@ fn see_text<V: AsRef<[u8]>>(values: impl IntoIterator<Item = Option<V>>, mut see
     values.into_iter().flatten().for_each(|value| see(value.as_ref()));
 }
 
-/// Whether rows are counted instead of distinct values: Arrow makes a value of each row, or the values may share bytes, so
-/// that they take much more when they are compared.
+/// Whether rows are counted instead of distinct values: Arrow makes a value of each row, or the values may share bytes,
+/// so that they take much more when they are compared.
 fn is_counted_by_rows(values: &DataType) -> bool {
     let is_text = matches!(values, DataType::Utf8View | DataType::BinaryView);
     matches!(values, DataType::Struct(_)) || (!is_text && may_share(values))
@@ -198,7 +198,8 @@ impl Shown {
         Self { must_be_valid: !field.is_nullable(), ..self }
     }
 
-    /// How the items of lists are shown, if there are so many. How often lists show theirs that are repeated is not known.
+    /// How the items of lists are shown, if there are so many. How often lists show theirs that are repeated is not
+    /// known.
     fn items(self, count: usize) -> Self {
         Self { rows: if self.repeats { usize::MAX } else { count }, must_be_valid: false, ..self }
     }

@@ -96,8 +96,8 @@ impl WriteOptions {
     /// Sets the approximate number of bytes that the writer may hold in memory; 64 MiB by default. A file
     /// with very many columns needs about 64 KiB for each of them, and some 200 KiB for each column of
     /// repetitive text, even if that exceeds the budget. Not counted are bytes
-    /// that a [sink](crate::io::Sink::buffered_bytes) holds, such as the parts of an upload, and what is written at the end
-    /// of the file: about 90 bytes per column for every 8,192 rows.
+    /// that a [sink](crate::io::Sink::buffered_bytes) holds, such as the parts of an upload, and what is written at the
+    /// end of the file: about 90 bytes per column for every 8,192 rows.
     #[must_use]
     pub fn with_memory_budget(mut self, bytes: usize) -> Self {
         self.memory_budget = bytes;
@@ -105,8 +105,9 @@ impl WriteOptions {
     }
 
     /// Sets whether the file contains checksums of all its parts except the postscript, which tells where they are, 8
-    /// bytes per segment. Readers verify what they read against them [if requested](crate::file::OpenOptions::with_verify_checksums); the
-    /// reference implementation ignores them. Off by default.
+    /// bytes per segment. Readers verify what they read against them [if
+    /// requested](crate::file::OpenOptions::with_verify_checksums); the reference implementation ignores them. Off by
+    /// default.
     #[must_use]
     pub fn with_checksums(mut self, checksums: bool) -> Self {
         self.checksums = checksums;
@@ -123,8 +124,8 @@ impl WriteOptions {
     }
 
     /// Adds an entry of user metadata, which readers return unchanged; an existing entry with the same
-    /// key is replaced. [`VortexFile::user_metadata`](crate::VortexFile::user_metadata) returns its value; of one of more than
-    /// 4 KiB, a [`Footer`](crate::file::Footer) has only the position in the file.
+    /// key is replaced. [`VortexFile::user_metadata`](crate::VortexFile::user_metadata) returns its value; of one of
+    /// more than 4 KiB, a [`Footer`](crate::file::Footer) has only the position in the file.
     ///
     /// # Errors
     /// If the key is empty, longer than 64 bytes or begins with `vortex-core.`, or if there are 14 entries already: the

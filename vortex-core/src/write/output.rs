@@ -1,9 +1,9 @@
 //! Encoded chunks on their way to the file, and what the file contains of each leaf.
 //!
-//! Chunks wait until they take a quarter of the memory budget, 16 MiB by default; those of one leaf are then written next
-//! to each other, so that scans of it read long ranges. With groups of 64 MiB, the 17 queries of the bench suite `points`
-//! issue a seventh fewer reads, but read 9 percent more bytes and take 11 percent longer: single rows of many columns are
-//! further apart, and fewer reads have fewer streams.
+//! Chunks wait until they take a quarter of the memory budget, 16 MiB by default; those of one leaf are then written
+//! next to each other, so that scans of it read long ranges. With groups of 64 MiB, the 17 queries of the bench suite
+//! `points` issue a seventh fewer reads, but read 9 percent more bytes and take 11 percent longer: single rows of many
+//! columns are further apart, and fewer reads have fewer streams.
 
 use super::ColumnSummary;
 use super::chunk::{ColumnPart, Encoded};

@@ -185,8 +185,8 @@ fn counted(shown: Vec<(Range<usize>, u64)>) -> Vec<(Range<usize>, u64)> {
     parts
 }
 
-/// Bytes of views and, if these overlap or show more than a row may have, of the text that they show. Otherwise it is in
-/// memory already.
+/// Bytes of views and, if these overlap or show more than a row may have, of the text that they show. Otherwise it is
+/// in memory already.
 fn bytes_of_text_views<V: ByteViewType>(array: &GenericByteViewArray<V>) -> u64 {
     let (shown, views) = (array.total_buffer_bytes_used(), array.len() * 16);
     if shown <= FEW_BYTES {

@@ -37,11 +37,11 @@ const MAX_TABLES: usize = 1_000_000;
 /// Writes one file, batch by batch.
 ///
 /// Encoding runs in tasks of the current tokio runtime: `write`, `flush` and `finish` fail outside of a runtime, and
-/// wait for tasks of the runtime on which rows were written, which must keep running until then. A writer that is dropped before
-/// [`finish`](Self::finish) leaves no file behind; a writer that failed refuses further calls.
+/// wait for tasks of the runtime on which rows were written, which must keep running until then. A writer that is
+/// dropped before [`finish`](Self::finish) leaves no file behind; a writer that failed refuses further calls.
 ///
-/// The same rows make the same chunks, but the order in which these lie in the file depends on which are encoded first: two
-/// files of them may differ in their bytes.
+/// The same rows make the same chunks, but the order in which these lie in the file depends on which are encoded first:
+/// two files of them may differ in their bytes.
 #[derive(Debug)]
 pub struct FileWriter {
     intake: Intake,
@@ -75,9 +75,9 @@ impl FileWriter {
     ///
     /// # Errors
     /// If a column has a type that Vortex does not have, or that the oldest release which must read the
-    /// file does not have; the error names both. If a [level](WriteOptions::with_column_level) is set for a column that does
-    /// not exist. If types nest deeper than readers accept, some 30 levels, or 18 of
-    /// maps. If the metadata of the schema and of its fields is longer than readers accept.
+    /// file does not have; the error names both. If a [level](WriteOptions::with_column_level) is set for a column that
+    /// does not exist. If types nest deeper than readers accept, some 30 levels, or 18 of maps. If the metadata of the
+    /// schema and of its fields is longer than readers accept.
     pub fn try_new(sink: impl Sink, schema: SchemaRef, options: WriteOptions) -> Result<Self> {
         let (dtype, min_reader) = match options.min_reader {
             Some(release) => (stored_schema(&schema, release)?, release),
@@ -218,9 +218,9 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Lets chunks be encoded and written that exceed the budget together with the rows that are collected: the minimum of
-    /// these may be more than their part of it. If they are more than all of the budget, with dictionaries, waiting would
-    /// save little.
+    /// Lets chunks be encoded and written that exceed the budget together with the rows that are collected: the minimum
+    /// of these may be more than their part of it. If they are more than all of the budget, with dictionaries, waiting
+    /// would save little.
     async fn keep_to_budget(&mut self) -> Result<()> {
         if self.pending_limit() + self.output.dictionary_bytes() > self.options.memory_budget {
             return Ok(());

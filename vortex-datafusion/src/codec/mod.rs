@@ -1,5 +1,5 @@
-//! Serialization of plans, see [`VortexCodec`]: each node is a protobuf message, with DataFusion's own for what it knows of
-//! scans, sinks and expressions.
+//! Serialization of plans, see [`VortexCodec`]: each node is a protobuf message, with DataFusion's own for what it
+//! knows of scans, sinks and expressions.
 
 mod decode;
 mod encode;
@@ -26,8 +26,8 @@ use messages::{Node, Unordered};
 /// The first bytes of every message; the last of them is the version.
 const MAGIC: &[u8] = b"vortex-datafusion\x07";
 
-/// Serializes plans: encodes and decodes scans of and writes to Vortex files, for engines that plan a query in one process
-/// and run it in another. It returns an error for all other nodes.
+/// Serializes plans: encodes and decodes scans of and writes to Vortex files, for engines that plan a query in one
+/// process and run it in another. It returns an error for all other nodes.
 ///
 /// With the feature `proto`, pass it to `datafusion-proto`, or to the engine that uses it:
 ///
@@ -58,19 +58,19 @@ const MAGIC: &[u8] = b"vortex-datafusion\x07";
 /// has been offered, and the options. Caches and object stores are those of the session that runs the plan. The
 /// files must be those that were planned, not copies: they are read by their e-tags and versions.
 ///
-/// Partitions of a plan may run in different processes, each of which decodes its own copy: a scan that was decoded reads in
-/// each partition the files of that partition. Other scans hand over files to partitions that have none left, unless
-/// `datafusion.execution.enable_file_stream_work_stealing` is off; each copy would do so on its own, and read the files of
-/// all partitions.
+/// Partitions of a plan may run in different processes, each of which decodes its own copy: a scan that was decoded
+/// reads in each partition the files of that partition. Other scans hand over files to partitions that have none left,
+/// unless `datafusion.execution.enable_file_stream_work_stealing` is off; each copy would do so on its own, and read
+/// the files of all partitions.
 ///
-/// Aggregations whose groups are found by codes name their functions, which the other session must have. A function that
-/// another codec has to encode takes `SET vortex.aggregate_pushdown = false`.
+/// Aggregations whose groups are found by codes name their functions, which the other session must have. A function
+/// that another codec has to encode takes `SET vortex.aggregate_pushdown = false`.
 ///
-/// Serialize plans before they run: afterwards, operators such as `SortExec` state in their message which rows they have
-/// ruled out.
+/// Serialize plans before they run: afterwards, operators such as `SortExec` state in their message which rows they
+/// have ruled out.
 ///
-/// Logical plans need no codec of this crate, and have none: `datafusion-proto` 55 encodes scans of listing tables itself,
-/// and only those of formats that it knows. Ship physical plans, or SQL.
+/// Logical plans need no codec of this crate, and have none: `datafusion-proto` 55 encodes scans of listing tables
+/// itself, and only those of formats that it knows. Ship physical plans, or SQL.
 ///
 /// # Errors
 /// These have no bytes:

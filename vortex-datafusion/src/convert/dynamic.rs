@@ -60,8 +60,8 @@ impl TranslatedFilter {
 
     fn translate(&self) -> Option<Expr> {
         let now = snapshot_physical_expr(Arc::clone(&self.expr)).ok()?;
-        // DataFusion 55 may leave columns of a projection above the scan in it, which are others than those of the file.
-        // See `tests/it/upstream/filters.rs`: `keys_that_are_found_in_others_are_replaced_wrongly`.
+        // DataFusion 55 may leave columns of a projection above the scan in it, which are others than those of the
+        // file. See `tests/it/upstream/filters.rs`: `keys_that_are_found_in_others_are_replaced_wrongly`.
         if !collect_columns(&now).is_subset(&collect_columns(&self.expr)) {
             return None;
         }
@@ -81,8 +81,9 @@ impl TranslatedFilter {
         (!matches!(all, Expr::Literal(Some(true)))).then_some(all)
     }
 
-    /// A part that encodings cannot answer as a filter that DataFusion evaluates, if it cannot fail: it is also evaluated on rows that other filters reject. Floating-point numbers are left to the operator,
-    /// since sorts and joins differ in whether their zeros are equal.
+    /// A part that encodings cannot answer as a filter that DataFusion evaluates, if it cannot fail: it is also
+    /// evaluated on rows that other filters reject. Floating-point numbers are left to the operator, since sorts and
+    /// joins differ in whether their zeros are equal.
     fn evaluated(&self, part: &Arc<dyn PhysicalExpr>, file: &Translator) -> Option<Expr> {
         if self.applied_to != AppliedTo::AllRows {
             return None;

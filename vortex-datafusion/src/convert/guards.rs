@@ -7,10 +7,10 @@
 //!
 //! A filter passes no row for which it is null, so that in one, an AND is decided where an operand is null.
 //!
-//! SQL lets `b = 0 OR a / b > 1` protect its division. DataFusion evaluates the right side for a whole batch, unless the
-//! left one decides all of its rows or almost all: whether such a query fails depends on which rows share a batch, and
-//! a scan evaluates more rows at a time than operators do. `CASE` is also affected, since DataFusion makes ANDs and ORs
-//! of one that is a filter; but a `CASE` that it evaluates computes each branch only for the rows that need it. See
+//! SQL lets `b = 0 OR a / b > 1` protect its division. DataFusion evaluates the right side for a whole batch, unless
+//! the left one decides all of its rows or almost all: whether such a query fails depends on which rows share a batch,
+//! and a scan evaluates more rows at a time than operators do. `CASE` is also affected, since DataFusion makes ANDs and
+//! ORs of one that is a filter; but a `CASE` that it evaluates computes each branch only for the rows that need it. See
 //! `tests/it/upstream/pruning.rs`: `conditions_do_not_protect_what_follows_them`.
 //!
 //! Conjuncts of the whole filter are not rewritten: the scan evaluates them in turn (`opener/conjuncts.rs`).

@@ -82,8 +82,8 @@ impl Leaves {
     }
 }
 
-/// The column or struct field that is decoded for `node`, and how: also of one that is cast to a dictionary of its values,
-/// since it may be stored as one.
+/// The column or struct field that is decoded for `node`, and how: also of one that is cast to a dictionary of its
+/// values, since it may be stored as one.
 fn decoded(node: &Arc<dyn PhysicalExpr>, file: &Translator) -> Result<Option<(FieldPath, FieldRef)>> {
     let Some(cast) = node.downcast_ref::<CastExpr>() else { return file.field(node) };
     let DataType::Dictionary(_, values) = cast.cast_type() else { return Ok(None) };

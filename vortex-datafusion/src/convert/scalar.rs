@@ -9,7 +9,8 @@ use vortex_core::scalar::Scalar;
 
 use super::datafusion_error;
 
-/// The value as the core compares it with a column of type `dtype`, or `None` if it is not of that type. A null becomes the null of `dtype`.
+/// The value as the core compares it with a column of type `dtype`, or `None` if it is not of that type. A null becomes
+/// the null of `dtype`.
 pub(crate) fn to_core(value: &ScalarValue, dtype: &DType) -> Result<Option<Scalar>> {
     match value {
         ScalarValue::Dictionary(_, value) => return to_core(value, dtype),

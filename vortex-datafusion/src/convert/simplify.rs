@@ -10,7 +10,8 @@
 //! DataFusion's own simplifier removes casts of columns by casting the literal in the opposite direction,
 //! even if that rounds the literal, or if the cast rounds the column (`tests/it/upstream/pruning.rs`:
 //! `the_simplifier_rounds_literals_to_the_type_of_a_column`). Here, both must be exact, or the comparison takes
-//! the rounding into account. Values for which the cast would fail, such as 9999-12-31 in nanoseconds, are compared, too.
+//! the rounding into account. Values for which the cast would fail, such as 9999-12-31 in nanoseconds, are compared,
+//! too.
 
 use std::sync::Arc;
 

@@ -9,8 +9,8 @@ use vortex_core::Excerpt;
 use vortex_core::dtype::arrow::data_type;
 use vortex_core::scalar::Scalar;
 
-/// Maximum number of bytes of text in the rows of one file. A small file may refer to long names, types and zone tables any
-/// number of times.
+/// Maximum number of bytes of text in the rows of one file. A small file may refer to long names, types and zone tables
+/// any number of times.
 const MAX_TEXT: usize = 512 << 20;
 
 /// The room for text that is left.

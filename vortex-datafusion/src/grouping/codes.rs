@@ -12,8 +12,8 @@ use arrow::array::{Array, ArrayRef, AsArray as _, PrimitiveArray, downcast_primi
 use arrow::compute::{cast, max, min};
 use arrow::datatypes::{ArrowNativeType as _, ArrowPrimitiveType, DataType, Int8Type, UInt32Type};
 
-/// The greatest number of codes, also of those that combine the codes of several keys. The table of their groups stays in
-/// the second cache.
+/// The greatest number of codes, also of those that combine the codes of several keys. The table of their groups stays
+/// in the second cache.
 pub(crate) const MAX_CODES: usize = 1 << 16;
 
 /// The type of dictionaries whose indices are codes of these values.
@@ -76,7 +76,8 @@ impl Codes {
         self.null().saturating_add(1)
     }
 
-    /// Adds the codes of rows, each multiplied by `stride`. Whether all rows have one; if not, what was added is undefined.
+    /// Adds the codes of rows, each multiplied by `stride`. Whether all rows have one; if not, what was added is
+    /// undefined.
     #[must_use]
     pub(super) fn add(&self, rows: &ArrayRef, stride: u32, to: &mut [u32]) -> bool {
         #[expect(clippy::cast_possible_truncation, reason = "there are few, also of combined codes")]

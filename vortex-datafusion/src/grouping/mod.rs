@@ -1,18 +1,18 @@
 //! Partial aggregations that find the groups of rows by codes, instead of hashing and comparing keys.
 //!
 //! ```text
-//! AggregateExec: mode=FinalPartitioned, gby=[country]        AggregateExec: mode=FinalPartitioned, gby=[country]
-//!   RepartitionExec: Hash([country])                   ->      RepartitionExec: Hash([country])
-//!     AggregateExec: mode=Partial, gby=[country]                 CodedAggregateExec: gby=[CAST(country AS Utf8View)]
-//!       DataSourceExec: projection=[country]                       DataSourceExec: projection=[CAST(country AS Dictionary)]
+//! AggregateExec: mode=FinalPartitioned, gby=[country]   AggregateExec: mode=FinalPartitioned, gby=[country]
+//!   RepartitionExec: Hash([country])              ->      RepartitionExec: Hash([country])
+//!     AggregateExec: mode=Partial, gby=[country]            CodedAggregateExec: gby=[CAST(country AS Utf8View)]
+//!       DataSourceExec: projection=[country]                  DataSourceExec: projection=[CAST(country AS Dictionary)]
 //! ```
 //!
 //! Text that files store as dictionaries is read as dictionaries, and their indices are the codes; of integers that are
-//! close to each other, codes are distances to the least one. A table maps the combined codes of a row (`codes.rs`) to its
-//! group (`groups.rs`). Everything else is DataFusion's: its groups see each code once per dictionary, and its functions
-//! compute the states, in the order of rows. So the states are the same to the last bit, and any function for groups
-//! is supported. Rows with too many codes are grouped by DataFusion. If memory runs out, or groups are too many, states are
-//! returned early.
+//! close to each other, codes are distances to the least one. A table maps the combined codes of a row (`codes.rs`) to
+//! its group (`groups.rs`). Everything else is DataFusion's: its groups see each code once per dictionary, and its
+//! functions compute the states, in the order of rows. So the states are the same to the last bit, and any function for
+//! groups is supported. Rows with too many codes are grouped by DataFusion. If memory runs out, or groups are too many,
+//! states are returned early.
 //!
 //! States are not computed on encoded data: that takes more code, and saves less than finding groups.
 

@@ -64,8 +64,8 @@ impl Aggregating {
         })
     }
 
-    /// The states of the groups of all rows. If memory runs out, the states so far are returned, and groups begin anew: the
-    /// final aggregation merges them.
+    /// The states of the groups of all rows. If memory runs out, the states so far are returned, and groups begin anew:
+    /// the final aggregation merges them.
     pub(super) fn run(
         self,
         input: SendableRecordBatchStream,

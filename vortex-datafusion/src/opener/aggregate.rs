@@ -147,8 +147,9 @@ async fn by_rows(aggregation: &Aggregation, mut rows: Batches) -> Result<Vec<Sca
 }
 
 impl Adapted<'_> {
-    /// What a function aggregates; columns are added to those of the scan, at these `positions`. `None` if it has to aggregate row by row: if it reads
-    /// a column that is converted, values such that the order of additions matters, or NaN.
+    /// What a function aggregates; columns are added to those of the scan, at these `positions`. `None` if it has to
+    /// aggregate row by row: if it reads a column that is converted, values such that the order of additions matters,
+    /// or NaN.
     fn input(&self, function: &Function, positions: &mut HashMap<FieldPath, usize>) -> Result<Option<Input>> {
         let Some(column) = function.column() else { return Ok(Some(Input::Constant(1.into()))) };
         let field = self.scan.table.table_schema().field(column.index());

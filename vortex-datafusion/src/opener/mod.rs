@@ -300,8 +300,8 @@ impl<'a> Adapted<'a> {
         self.adapter.rewrite(self.constants.fill(expr)?)
     }
 
-    /// Whether a column of the table is the same column of the file. DataFusion's adapter would compare its name with those
-    /// of all columns.
+    /// Whether a column of the table is the same column of the file. DataFusion's adapter would compare its name with
+    /// those of all columns.
     fn is_as_stored(&self, column: &Column) -> bool {
         let field = |schema: &'_ SchemaRef| schema.fields().get(column.index()).cloned();
         let declared = field(self.scan.table.file_schema());

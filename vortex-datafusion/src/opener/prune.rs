@@ -85,8 +85,8 @@ impl FilePruning {
         if own.is_empty() {
             return Ok(Outlook::Open(None));
         }
-        // The pruner recurses for every operand of a chain. A test without this would overflow the stack, which ends the
-        // process, so that there is none in `tests/it/upstream/`.
+        // The pruner recurses for every operand of a chain. A test without this would overflow the stack, which ends
+        // the process, so that there is none in `tests/it/upstream/`.
         let own = balanced(&conjunction(own));
         let Some(mut pruner) = FilePruner::try_new(own, &self.schema, file, errors.clone()) else {
             return Ok(Outlook::Open(None));
@@ -144,7 +144,8 @@ impl Prepared {
     }
 }
 
-/// The parts of filters that statistics may contradict, with the constants of a file filled in; `None` if no row passes.
+/// The parts of filters that statistics may contradict, with the constants of a file filled in; `None` if no row
+/// passes.
 fn usable(
     filters: &[Arc<dyn PhysicalExpr>],
     table: &TableSchema,

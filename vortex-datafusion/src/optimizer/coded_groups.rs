@@ -88,8 +88,8 @@ pub(super) fn push(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execu
     }))
 }
 
-/// Whether merging the states of one partition changes nothing. Extremes of floats begin at the greatest finite number in
-/// DataFusion 55: within a step, NaN replaces it, so that an infinity after NaN is kept, but not if it is merged.
+/// Whether merging the states of one partition changes nothing. Extremes of floats begin at the greatest finite number
+/// in DataFusion 55: within a step, NaN replaces it, so that an infinity after NaN is kept, but not if it is merged.
 fn is_exact(function: &AggregateFunctionExpr) -> bool {
     match kind_of(function) {
         _ if function.is_distinct() => false,
@@ -166,8 +166,8 @@ fn coded_keys(
     (count <= MAX_CODES).then_some(keys)
 }
 
-/// How many values the dictionaries of a column have in any of the first files; `None` if more than a quarter of their rows
-/// refer to none, or nothing is known.
+/// How many values the dictionaries of a column have in any of the first files; `None` if more than a quarter of their
+/// rows refer to none, or nothing is known.
 fn dictionary_values(config: &FileScanConfig, source: &VortexSource, column: usize) -> Option<u64> {
     let files = config.file_groups.iter().flat_map(FileGroup::iter).take(FILES_ASKED);
     let (mut most, mut without, mut all) = (None, 0u64, 0u64);

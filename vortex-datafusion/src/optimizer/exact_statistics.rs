@@ -205,8 +205,8 @@ fn may_fail(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> bool {
 /// - Constants have bounds even if there are no rows, and DataFusion 55 takes them for those of a union. See
 ///   `tests/it/upstream/statistics.rs`: `constants_of_no_rows_are_extremes_of_a_union`.
 /// - A bound that is not known could be one that cannot be cast: then neither can rows, which must not
-///   remain unnoticed. Of columns that `may_fail`, both bounds have to be known, as they are after the cast, unless no row
-///   has a value; of others, both or none.
+///   remain unnoticed. Of columns that `may_fail`, both bounds have to be known, as they are after the cast, unless no
+///   row has a value; of others, both or none.
 fn without_failure(
     node: Arc<dyn ExecutionPlan>,
     may_fail: &[bool],

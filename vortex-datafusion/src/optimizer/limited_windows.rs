@@ -1,12 +1,12 @@
-//! Keeps limits of queries away from the rows of windows, which would then be computed from some of these only. DataFusion
-//! 55 passes limits through windows in two ways.
+//! Keeps limits of queries away from the rows of windows, which would then be computed from some of these only.
+//! DataFusion 55 passes limits through windows in two ways.
 //!
-//! **To the sort below windows of several partitions.** If window functions look at no later row, their limit becomes that
-//! of the sort (`LimitPushPastWindows`), also below the operator that deals rows out to partitions (`TopKRepartition`). The
-//! partitions of such a sort share what they have found: each drops rows that are not among the first of all partitions,
-//! also rows that lie before others which it has kept. That does not matter if the partitions are merged in the order of
-//! the sort, since these others are not among the first rows either. But if they are merged in any order, or by some of
-//! the columns only, their windows are wrong.
+//! **To the sort below windows of several partitions.** If window functions look at no later row, their limit becomes
+//! that of the sort (`LimitPushPastWindows`), also below the operator that deals rows out to partitions
+//! (`TopKRepartition`). The partitions of such a sort share what they have found: each drops rows that are not among
+//! the first of all partitions, also rows that lie before others which it has kept. That does not matter if the
+//! partitions are merged in the order of the sort, since these others are not among the first rows either. But if they
+//! are merged in any order, or by some of the columns only, their windows are wrong.
 //!
 //! ```text
 //! CoalescePartitionsExec: fetch=5                            CoalescePartitionsExec: fetch=5
@@ -16,9 +16,9 @@
 //!         SortExec: TopK(fetch=5), [p, v]                            SortExec: [p, v]
 //! ```
 //!
-//! **With a sort that is not needed** (`EnsureRequirements`). If rows below a window are in the order of a sort above it, the
-//! partitions are merged in this order, and the limit of the sort becomes that of the merge, or of a sort below windows that
-//! have partition keys. Joins whose order is that of one side, and an `OFFSET`, lose rows in the same way.
+//! **With a sort that is not needed** (`EnsureRequirements`). If rows below a window are in the order of a sort above
+//! it, the partitions are merged in this order, and the limit of the sort becomes that of the merge, or of a sort below
+//! windows that have partition keys. Joins whose order is that of one side, and an `OFFSET`, lose rows in the same way.
 //!
 //! ```text
 //! SortExec: TopK(fetch=3), [a]                               GlobalLimitExec: fetch=3
@@ -82,8 +82,8 @@ pub(super) fn with_limits_above(
     .data()
 }
 
-/// Whether rows in order come through an operator that needs all rows of its input, or pairs, or skips them. Partitions may
-/// be merged below it, and rows dealt out.
+/// Whether rows in order come through an operator that needs all rows of its input, or pairs, or skips them. Partitions
+/// may be merged below it, and rows dealt out.
 fn needs_rows_below(node: &Arc<dyn ExecutionPlan>) -> bool {
     let is_joined = node.children().len() > 1 && !node.is::<UnionExec>();
     if needs_later_rows(node) || node.is::<GlobalLimitExec>() || is_joined {
@@ -102,8 +102,8 @@ fn has_windows_of_groups(node: &Arc<dyn ExecutionPlan>) -> bool {
     }
 }
 
-/// Whether operators get their rows in the orders that they require. Otherwise sorts will be added, and the order above them
-/// is another one. Nor are rows to be dealt out by keys to so many partitions, which leaves them in no order.
+/// Whether operators get their rows in the orders that they require. Otherwise sorts will be added, and the order above
+/// them is another one. Nor are rows to be dealt out by keys to so many partitions, which leaves them in no order.
 fn orders_are_given(node: &Arc<dyn ExecutionPlan>, partitions: usize) -> Result<bool> {
     let orders = node.required_input_ordering();
     let dealt = node.input_distribution_requirements().into_per_child();
@@ -211,8 +211,8 @@ fn change(node: Arc<dyn ExecutionPlan>, above: Above) -> Result<Arc<dyn Executio
     with_children(&node, |_, child| change(child, below))
 }
 
-/// Whether this is a sort that returns the first rows of each partition, by more columns than these. It cannot be the limit
-/// of a query by itself.
+/// Whether this is a sort that returns the first rows of each partition, by more columns than these. It cannot be the
+/// limit of a query by itself.
 fn is_cut_by_partition(node: &Arc<dyn ExecutionPlan>, columns: usize) -> bool {
     let Some(sort) = node.downcast_ref::<SortExec>() else { return false };
     sort.preserve_partitioning() && sort.fetch().is_some() && sort.expr().len() > columns

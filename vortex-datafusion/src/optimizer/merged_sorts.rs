@@ -6,9 +6,10 @@
 //!     UnionExec: k is 1 in these, and 0 in those              UnionExec
 //! ```
 //!
-//! Such as the branches of a `UNION ALL` with a literal in each. DataFusion 55 leaves the constant out of the sort, but its
-//! partitions share what they know of the best rows, so that those with better numbers of one partition rule out the only
-//! ones with the better constant. See `tests/it/upstream/orders.rs`: `the_best_rows_of_partitions_that_differ_in_a_constant`.
+//! Such as the branches of a `UNION ALL` with a literal in each. DataFusion 55 leaves the constant out of the sort, but
+//! its partitions share what they know of the best rows, so that those with better numbers of one partition rule out
+//! the only ones with the better constant. See `tests/it/upstream/orders.rs`:
+//! `the_best_rows_of_partitions_that_differ_in_a_constant`.
 
 use std::sync::Arc;
 

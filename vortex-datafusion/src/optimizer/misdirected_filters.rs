@@ -18,8 +18,8 @@
 //!
 //! See `tests/it/upstream/names.rs`: `filters_reach_the_first_column_of_a_name`,
 //! `filters_above_groups_of_several_sets_reach_the_first_column_of_a_name`,
-//! `filters_above_swapped_joins_reach_the_first_column_of_a_name`. An aggregation that groups by an expression under the
-//! name of a column of its input has no test there: SQL gives it another name.
+//! `filters_above_swapped_joins_reach_the_first_column_of_a_name`. An aggregation that groups by an expression under
+//! the name of a column of its input has no test there: SQL gives it another name.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -130,8 +130,8 @@ impl PhysicalOptimizerRule for OwnRule {
 type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
 /// A list of physical optimizer rules with those of this crate in their places, each once. [`register`], and
-/// [`with_vortex`] if it is called last, place them in the list of a session by themselves; this is for engines that put the
-/// list together elsewhere, or set it again:
+/// [`with_vortex`] if it is called last, place them in the list of a session by themselves; this is for engines that
+/// put the list together elsewhere, or set it again:
 ///
 /// ```
 /// use datafusion::execution::session_state::SessionStateBuilder;
@@ -152,8 +152,9 @@ type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 /// | directly before DataFusion's `PushdownSort`, if there is one | `vortex_before_pushdown_sort` | orders rearrange files below a limit, which then takes other rows; limits cut off rows of windows |
 /// | the last | `vortex_last` | rules after it may pass filters to scans that drop rows, or make scans give up an order that a merge needs |
 ///
-/// Rules that do not change what operators compute, such as those that divide a plan among machines, may follow the last.
-/// Scans look for all of them in the session that plans them, as in a session that is [registered](crate::register).
+/// Rules that do not change what operators compute, such as those that divide a plan among machines, may follow the
+/// last. Scans look for all of them in the session that plans them, as in a session that is
+/// [registered](crate::register).
 ///
 /// [`register`]: crate::register
 /// [`with_vortex`]: crate::VortexSessionExt::with_vortex

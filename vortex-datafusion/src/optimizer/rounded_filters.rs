@@ -1,7 +1,8 @@
 //! Keeps sorts above filters from which DataFusion 55 concludes that a column has only one value.
 //!
-//! It calculates which values of columns pass a filter, and takes the inverse of a cast for exact, that of the division of
-//! integers, and others of operations that round or wrap. If only one value seems to pass, it removes sorts by the column:
+//! It calculates which values of columns pass a filter, and takes the inverse of a cast for exact, that of the division
+//! of integers, and others of operations that round or wrap. If only one value seems to pass, it removes sorts by the
+//! column:
 //!
 //! ```text
 //! SELECT v FROM t WHERE CAST(v AS INT) = 3 ORDER BY v DESC       3.2  3.9  3.5
@@ -9,8 +10,8 @@
 //! ```
 //!
 //! Filters with a test for nulls are not calculated with. One of a column of such an expression changes nothing: if the
-//! column is null, so is the expression. Such tests are added between two rules of DataFusion: the one that passes filters
-//! to scans, which may take over some parts of a filter, and the one that removes sorts.
+//! column is null, so is the expression. Such tests are added between two rules of DataFusion: the one that passes
+//! filters to scans, which may take over some parts of a filter, and the one that removes sorts.
 //!
 //! See `tests/it/upstream/filters.rs`: `columns_that_are_rounded_to_one_value_are_taken_for_constant`.
 

@@ -23,9 +23,9 @@
 //! - Operators with a limit (filters, joins) let filters of operators above them pass, which concern the
 //!   limited rows only: `filters_cross_limits_of_filters_and_joins`.
 //! - Operators whose columns share a name pass filters to the wrong one: see `misdirected_filters.rs`.
-//! - A filter that is passed through a projection, or adapted to a file, gets other keys from the leaves up: of keys `y`
-//!   and `y + b`, the second is no longer found once its `y` is replaced, and its `b` remains that of the projection. Of
-//!   keys `y` and `a IS NULL`, the test for nulls of `y` is taken for the second key if `y` becomes `a`:
+//! - A filter that is passed through a projection, or adapted to a file, gets other keys from the leaves up: of keys
+//!   `y` and `y + b`, the second is no longer found once its `y` is replaced, and its `b` remains that of the
+//!   projection. Of keys `y` and `a IS NULL`, the test for nulls of `y` is taken for the second key if `y` becomes `a`:
 //!   `keys_that_are_found_in_others_are_replaced_wrongly`.
 //! - An aggregation without groups produces one filter for all of its minima and maxima, which keeps rows that
 //!   improve any of them. DataFusion 55 leaves out those that are not of plain columns, and those without a
@@ -34,12 +34,12 @@
 //!   `filters_of_aggregations_leave_out_expressions`, `filters_of_aggregations_leave_out_those_without_a_value`,
 //!   `filters_of_aggregations_outlive_a_run`.
 //!
-//! Sorts without a limit evaluate dynamic filters that nobody below them takes, as if these were part of the query. Those
-//! of joins are not: they take the zeros of floats for different, and may fail. They are removed.
+//! Sorts without a limit evaluate dynamic filters that nobody below them takes, as if these were part of the query.
+//! Those of joins are not: they take the zeros of floats for different, and may fail. They are removed.
 //! `tests/it/upstream/keys.rs`: `sorts_evaluate_filters_that_no_scan_takes`.
 //!
-//! Sums, minima and maxima: see `exact_statistics.rs`. Aggregations that scans compute: see `pushed_aggregates.rs`. Sorts of
-//! partitions that differ in a constant: see `merged_sorts.rs`.
+//! Sums, minima and maxima: see `exact_statistics.rs`. Aggregations that scans compute: see `pushed_aggregates.rs`.
+//! Sorts of partitions that differ in a constant: see `merged_sorts.rs`.
 
 use std::sync::Arc;
 

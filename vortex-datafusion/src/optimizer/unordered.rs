@@ -2,7 +2,8 @@
 //!
 //! **Rows below some sorts**, until sorts are chosen. Whether they are in the order of the sort is known only when
 //! `EnsureRequirements` has added the sorts that windows and merge joins need. If they are then, it leaves out the sort
-//! above, whose limit gets below them. An operator in between, which is there for a few rules only, keeps the sort where it is.
+//! above, whose limit gets below them. An operator in between, which is there for a few rules only, keeps the sort
+//! where it is.
 //!
 //! ```text
 //! SortExec: TopK(fetch=2), [a]                         SortExec: TopK(fetch=2), [a]
@@ -12,8 +13,8 @@
 //!
 //! It also keeps `TopKAggregation` from leaving out groups below windows. See `tests/it/upstream/windows.rs`.
 //!
-//! **Build sides of hash joins**, for good (`withhold_orders.rs`): also a sort above the join relies on the order that its
-//! input claims when it runs.
+//! **Build sides of hash joins**, for good (`withhold_orders.rs`): also a sort above the join relies on the order that
+//! its input claims when it runs.
 
 use std::fmt;
 use std::sync::Arc;

@@ -8,17 +8,17 @@
 //! CAST(ts AS TIME)     07:00              14:00              04:00
 //! ```
 //!
-//! The same applies to `date_trunc` in zones that turn their clocks back just after midnight; to `date_bin`, which is null
-//! for times that nanoseconds cannot count; to `log(base, x)`, which falls if the base is below 1, or if it is the column,
-//! and to `log(x)`, which is exact for powers of ten only; and to the negation of integers, of which the least is its own
-//! negative; and to `AND` and `OR`, of which one side may be null: `a > 5 OR NULL` is null first, and then true. DataFusion
-//! also supposes that an aggregation by several sets of columns (`ROLLUP`) keeps the order of all of them, although the
-//! groups of each row include some without the first column.
+//! The same applies to `date_trunc` in zones that turn their clocks back just after midnight; to `date_bin`, which is
+//! null for times that nanoseconds cannot count; to `log(base, x)`, which falls if the base is below 1, or if it is the
+//! column, and to `log(x)`, which is exact for powers of ten only; and to the negation of integers, of which the least
+//! is its own negative; and to `AND` and `OR`, of which one side may be null: `a > 5 OR NULL` is null first, and then
+//! true. DataFusion also supposes that an aggregation by several sets of columns (`ROLLUP`) keeps the order of all of
+//! them, although the groups of each row include some without the first column.
 //!
-//! For the same reason, and because of the nulls that outer joins add, a filter such as `k = 1` below these operators does
-//! not make `k` constant above them, as DataFusion supposes: it returns groups several times, or drops sorts. Scans below
-//! them do not tell which filter their rows satisfy. Filters that remain above scans, and literals, are beyond reach: see
-//! `docs/datafusion-55.md`.
+//! For the same reason, and because of the nulls that outer joins add, a filter such as `k = 1` below these operators
+//! does not make `k` constant above them, as DataFusion supposes: it returns groups several times, or drops sorts.
+//! Scans below them do not tell which filter their rows satisfy. Filters that remain above scans, and literals, are
+//! beyond reach: see `docs/datafusion-55.md`.
 //!
 //! See `tests/it/upstream/orders.rs`: `casts_to_times_of_day_keep_the_order_of_timestamps`,
 //! `truncated_dates_keep_the_order_across_clocks_that_are_turned_back`,
@@ -32,10 +32,10 @@
 //! `columns_that_are_constant_stay_so_where_outer_joins_add_nulls`.
 //!
 //! If an operator contains such an expression, the orders that the scans below it declare end at the first column of
-//! a type from which DataFusion derives an order of the expression. Other scans keep theirs, since an order reaches only
-//! the operators above its scan, unless the expression is equated with a column, by a filter or by the keys of a join:
-//! then the order of any values that are equal to those below is taken for that of the column. This happens before all
-//! rules of DataFusion, which rely on what scans declare.
+//! a type from which DataFusion derives an order of the expression. Other scans keep theirs, since an order reaches
+//! only the operators above its scan, unless the expression is equated with a column, by a filter or by the keys of a
+//! join: then the order of any values that are equal to those below is taken for that of the column. This happens
+//! before all rules of DataFusion, which rely on what scans declare.
 
 use std::ops::BitOrAssign;
 use std::sync::Arc;
@@ -76,9 +76,9 @@ pub(super) fn withhold(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Execution
     withhold_below(plan, equated, true)
 }
 
-/// Withholds orders of the build sides of hash joins, once the sides are chosen. DataFusion takes the rows of a join for
-/// ordered by the probe side and then by the build side, which they are not where rows of the probe side are equal in their
-/// order. See `tests/it/upstream/orders.rs`: `joins_claim_the_order_of_their_build_side`.
+/// Withholds orders of the build sides of hash joins, once the sides are chosen. DataFusion takes the rows of a join
+/// for ordered by the probe side and then by the build side, which they are not where rows of the probe side are equal
+/// in their order. See `tests/it/upstream/orders.rs`: `joins_claim_the_order_of_their_build_side`.
 pub(super) fn withhold_build_sides(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|node| {
         let claims = node
@@ -96,8 +96,8 @@ pub(super) fn withhold_build_sides(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<d
     .data()
 }
 
-/// The rows of a build side in no order: scans do not declare theirs, and what is ordered by other means, or may be once
-/// sorts are added, does not tell.
+/// The rows of a build side in no order: scans do not declare theirs, and what is ordered by other means, or may be
+/// once sorts are added, does not tell.
 fn without_order(side: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let side = without_unused_orders(side)?;
     let is_ordered = side.output_ordering().is_some() || may_be_ordered(&side);
@@ -143,8 +143,8 @@ impl BitOrAssign for Reordered {
     }
 }
 
-/// Withholds orders of the scans below `node`: of the columns that it or an operator above reorders. Unless `keeps_values`,
-/// an operator above replaces values by nulls, and scans do not tell their filters.
+/// Withholds orders of the scans below `node`: of the columns that it or an operator above reorders. Unless
+/// `keeps_values`, an operator above replaces values by nulls, and scans do not tell their filters.
 fn withhold_below(
     node: Arc<dyn ExecutionPlan>,
     above: Reordered,

@@ -43,8 +43,8 @@ pub(crate) struct SortedColumn {
 /// The order of the rows of the file with this footer, over the columns of `schema`, if it was recorded, as by
 /// [`RowOrder`](crate::RowOrder).
 ///
-/// DataFusion may rely on it only where values that are equal in SQL are the same. [`VortexFormat`](crate::VortexFormat)
-/// ensures that for scans that are planned by its `create_physical_plan`.
+/// DataFusion may rely on it only where values that are equal in SQL are the same.
+/// [`VortexFormat`](crate::VortexFormat) ensures that for scans that are planned by its `create_physical_plan`.
 pub fn recorded_order(footer: &Footer, schema: &Schema) -> Option<LexOrdering> {
     of_file(footer, schema, false)
 }

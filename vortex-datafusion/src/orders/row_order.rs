@@ -23,7 +23,8 @@ use crate::orders::{self, SortedColumn, sorted_columns};
 /// # use datafusion::physical_expr::LexOrdering;
 /// # use vortex_core::write::FileWriter;
 /// # use vortex_datafusion::RowOrder;
-/// # async fn write(mut writer: FileWriter, batches: Vec<RecordBatch>, expected: &LexOrdering) -> vortex_core::Result<()> {
+/// # async fn write(mut writer: FileWriter, batches: Vec<RecordBatch>, expected: &LexOrdering)
+/// # -> vortex_core::Result<()> {
 /// # let schema = batches[0].schema();
 /// let mut order = RowOrder::new(expected, &schema);
 /// for batch in &batches {
@@ -57,8 +58,8 @@ impl RowOrder {
         Self { columns, last: Vec::new() }
     }
 
-    /// Leaves of the columns those by which the next rows are sorted, too, after all rows before. Returns whether these are
-    /// fewer columns than before.
+    /// Leaves of the columns those by which the next rows are sorted, too, after all rows before. Returns whether these
+    /// are fewer columns than before.
     pub fn shorten_to(&mut self, batch: &RecordBatch) -> bool {
         let rows = batch.num_rows();
         if self.columns.is_empty() || rows == 0 {

@@ -6,8 +6,9 @@
 //! filters are never accepted, although the answer is yes: the operator that produces them is correct without
 //! the scan, so the scan is free to apply them only where that is worthwhile, and nobody else needs to. If it
 //! were no, sorts in between would evaluate them as if they were part of the query, and lose rows of joins on
-//! floats and on nested keys (`tests/it/upstream/keys.rs`: `sorts_evaluate_filters_that_no_scan_takes`). Volatile filters do not even serve to skip data: the rows
-//! above the scan are compared with other random numbers than those by which it would have skipped them.
+//! floats and on nested keys (`tests/it/upstream/keys.rs`: `sorts_evaluate_filters_that_no_scan_takes`). Volatile
+//! filters do not even serve to skip data: the rows above the scan are compared with other random numbers than those by
+//! which it would have skipped them.
 
 use std::sync::Arc;
 

@@ -29,8 +29,8 @@ pub(crate) enum Sorted {
 pub(crate) struct BestFirst {
     pub(crate) column: Column,
     pub(crate) options: SortOptions,
-    /// The columns that follow in the order, which tell files apart whose best values are equal: all files of a day, if rows
-    /// are ordered by day and time.
+    /// The columns that follow in the order, which tell files apart whose best values are equal: all files of a day, if
+    /// rows are ordered by day and time.
     pub(crate) then: Vec<(Column, SortOptions)>,
     /// The number of rows wanted, if known.
     pub(crate) rows: Option<usize>,

@@ -2,12 +2,12 @@
 //!
 //! An entry is valid for one version of an object in one store, identified by its size, modification time and, if the
 //! store provides one, e-tag, and for the limits and the registry that it was opened with; until an answer of the store
-//! tells of another version, which a listing may not. The size of an entry is that of the parsed footer, not of its bytes
-//! in the file.
+//! tells of another version, which a listing may not. The size of an entry is that of the parsed footer, not of its
+//! bytes in the file.
 //!
-//! DataFusion keeps entries by path, whatever the store. If several stores have an object of one path, as those of several
-//! customers may, the first one has the entry of that path, and each of the others an entry that is named after its
-//! store.
+//! DataFusion keeps entries by path, whatever the store. If several stores have an object of one path, as those of
+//! several customers may, the first one has the entry of that path, and each of the others an entry that is named after
+//! its store.
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -56,8 +56,8 @@ impl FooterCache {
         self.entry(store, &meta.location).is_some_and(|entry| same_version(&entry.meta, meta))
     }
 
-    /// The footer of this version of the object at this path, if it is kept parsed. The store is not compared, so it may be
-    /// that of another one: for planning, which it cannot make wrong.
+    /// The footer of this version of the object at this path, if it is kept parsed. The store is not compared, so it
+    /// may be that of another one: for planning, which it cannot make wrong.
     pub(crate) fn parsed(&self, meta: &ObjectMeta) -> Option<Arc<Footer>> {
         let entry = self.cache.get(&meta.location).filter(|entry| same_version(&entry.meta, meta))?;
         let known = entry.file_metadata.as_any().downcast_ref::<CachedFooter>()?;
@@ -67,8 +67,8 @@ impl FooterCache {
         }
     }
 
-    /// The footer of exactly this version, and what the store answered when it was read. With `verify`, it must verify the
-    /// checksums that it has.
+    /// The footer of exactly this version, and what the store answered when it was read. With `verify`, it must verify
+    /// the checksums that it has.
     pub(super) fn get(
         &self,
         store: StoreId,
@@ -110,8 +110,8 @@ impl FooterCache {
         self.cache.get(location).filter(is_known).or_else(own).filter(is_known)
     }
 
-    /// The place of an object whose path is that of an entry of another store, or on other terms. Registries, and limits
-    /// that have the same hash, take turns there: entries state theirs.
+    /// The place of an object whose path is that of an entry of another store, or on other terms. Registries, and
+    /// limits that have the same hash, take turns there: entries state theirs.
     fn own_place(&self, store: StoreId, location: &Path) -> Path {
         let limits = BuildHasherDefault::<DefaultHasher>::default().hash_one(self.terms.limits);
         Path::from(format!("{store} {limits:016x}/{location}"))

@@ -118,9 +118,9 @@ impl Reading {
         self.open_object(StoreId::of(store), ObjectFile::new(Arc::clone(store), meta.clone()), hint).await
     }
 
-    /// Fetches the metadata of a remote file and puts its footer into the cache, in one request if the store can read the
-    /// end of a file. Returns `None` if a footer is already cached, if fetched bytes are to be kept in blocks, or if there
-    /// is no file or an empty one; a head request is necessary then.
+    /// Fetches the metadata of a remote file and puts its footer into the cache, in one request if the store can read
+    /// the end of a file. Returns `None` if a footer is already cached, if fetched bytes are to be kept in blocks, or
+    /// if there is no file or an empty one; a head request is necessary then.
     ///
     /// # Errors
     /// If it is not a Vortex file, or the store fails.
@@ -188,8 +188,8 @@ impl Reading {
     }
 }
 
-/// The cache of a session for bytes of remote files, unless it has no space, with the limit that its options state now. If
-/// the session has no options, its application has set the limit.
+/// The cache of a session for bytes of remote files, unless it has no space, with the limit that its options state now.
+/// If the session has no options, its application has set the limit.
 fn segment_cache(config: &SessionConfig) -> Option<Arc<BlockCache>> {
     let cache = config.get_extension::<BlockCache>()?;
     let Some(options) = config.options().extensions.get::<VortexOptions>() else { return Some(cache) };

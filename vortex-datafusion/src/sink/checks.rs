@@ -11,7 +11,8 @@ const EXAMPLE_NAME: &str = "q7Xm2VtRb9KcL4Zd_0.vortex";
 /// Refuses what would not be written as it is meant.
 ///
 /// # Errors
-/// If rows are to replace others one by one, or there is no place for them, or the partition columns leave no files to write.
+/// If rows are to replace others one by one, or there is no place for them, or the partition columns leave no files to
+/// write.
 pub(super) fn check(config: &FileSinkConfig) -> Result<()> {
     match config.insert_op {
         InsertOp::Append => {}

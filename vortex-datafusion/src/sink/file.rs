@@ -238,8 +238,9 @@ impl Destination {
         Ok(Begun { path: path.clone(), writer, order: RowOrder::by(self.order.clone()) })
     }
 
-    /// Charges the buffers of a file to the pool. If the pool refuses, rows are written out first to free memory: those of
-    /// the file, and then those of others that wait for more, the largest first. Files of partitions may wait to the end.
+    /// Charges the buffers of a file to the pool. If the pool refuses, rows are written out first to free memory: those
+    /// of the file, and then those of others that wait for more, the largest first. Files of partitions may wait to the
+    /// end.
     async fn charge(&self, growing: &mut Growing) -> Result<()> {
         if growing.charge().is_ok() {
             return Ok(());
@@ -325,9 +326,9 @@ fn numbered(path: &Path, number: usize) -> Path {
 pub struct WrittenFile {
     /// Its path in the store.
     pub path: Path,
-    /// The values of the partition columns in its rows as its folders name them, in the order of these columns and of their
-    /// types, as `PartitionedFile::with_partition_values` takes them: a `Date64` is the start of its day. None is null. Empty
-    /// without partition columns.
+    /// The values of the partition columns in its rows as its folders name them, in the order of these columns and of
+    /// their types, as `PartitionedFile::with_partition_values` takes them: a `Date64` is the start of its day. None is
+    /// null. Empty without partition columns.
     pub partition_values: Vec<ScalarValue>,
     /// Its row count and size, and its [footer](WriteSummary::footer) with statistics.
     pub summary: Arc<WriteSummary>,

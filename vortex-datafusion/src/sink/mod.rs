@@ -13,8 +13,8 @@
 //!
 //! Files that are full, if the options limit their size or the setting `soft_max_rows_per_output_file` their rows, are
 //! finished while the query runs: there may be thousands of them, and each would otherwise hold its last part in memory
-//! and its file open until the end. They are removed if the statement fails or is dropped; a process that is killed leaves
-//! them behind.
+//! and its file open until the end. They are removed if the statement fails or is dropped; a process that is killed
+//! leaves them behind.
 //!
 //! `INSERT OVERWRITE` then removes the files that it replaces (`replaced.rs`).
 //!
@@ -71,8 +71,8 @@ pub struct VortexSink {
     order: Vec<SortedColumn>,
     /// The columns of the files.
     file_schema: SchemaRef,
-    /// The columns of the rows. Those that folders are named after may have nulls as far as DataFusion is concerned, whose
-    /// error would tell no advice.
+    /// The columns of the rows. Those that folders are named after may have nulls as far as DataFusion is concerned,
+    /// whose error would tell no advice.
     schema: SchemaRef,
     written: Mutex<Vec<WrittenFile>>,
     metrics: ExecutionPlanMetricsSet,
@@ -80,14 +80,14 @@ pub struct VortexSink {
 
 impl VortexSink {
     /// Creates a sink for rows that satisfy `order`, which files record as far as their rows do. If it is to overwrite
-    /// (`InsertOp::Overwrite`), the files of `config.file_group` are deleted once all new ones are complete: a table format
-    /// that only records which files count must let it append.
+    /// (`InsertOp::Overwrite`), the files of `config.file_group` are deleted once all new ones are complete: a table
+    /// format that only records which files count must let it append.
     ///
     /// # Errors
-    /// If rows are to replace others one by one (`InsertOp::Replace`), or those of a table of several places; if there is no
-    /// path to write to, or it is a pattern that the names of the files would not match; if a partition column is named twice
-    /// or is not among the rows, they leave no column for the files, or the name of one has letters that names of folders
-    /// encode, or a `=`.
+    /// If rows are to replace others one by one (`InsertOp::Replace`), or those of a table of several places; if there
+    /// is no path to write to, or it is a pattern that the names of the files would not match; if a partition column is
+    /// named twice or is not among the rows, they leave no column for the files, or the name of one has letters that
+    /// names of folders encode, or a `=`.
     pub fn try_new(
         config: FileSinkConfig,
         options: VortexOptions,
@@ -120,8 +120,8 @@ impl VortexSink {
     /// [`VortexFile::user_metadata`](vortex_core::VortexFile::user_metadata). One with the same key is replaced.
     ///
     /// # Errors
-    /// As of [`WriteOptions::with_user_metadata`](vortex_core::write::WriteOptions::with_user_metadata), with one entry less,
-    /// and if the key begins with `vortex-datafusion.`.
+    /// As of [`WriteOptions::with_user_metadata`](vortex_core::write::WriteOptions::with_user_metadata), with one entry
+    /// less, and if the key begins with `vortex-datafusion.`.
     pub fn with_user_metadata(mut self, key: &str, value: &str) -> Result<Self> {
         self.metadata.insert(key, value)?;
         Ok(self)
@@ -136,13 +136,13 @@ impl VortexSink {
         &self.metadata
     }
 
-    /// Compresses a column at another level than [that of the options](VortexOptions::level). A field of a struct is named
-    /// like `address.city`; the level of a struct is that of its fields, too, unless they have one of their own. If no column
-    /// has exactly this name, case is ignored.
+    /// Compresses a column at another level than [that of the options](VortexOptions::level). A field of a struct is
+    /// named like `address.city`; the level of a struct is that of its fields, too, unless they have one of their own.
+    /// If no column has exactly this name, case is ignored.
     ///
     /// # Errors
-    /// If the files will have no such column, for instance because folders are named after it, or several that differ in
-    /// case.
+    /// If the files will have no such column, for instance because folders are named after it, or several that differ
+    /// in case.
     pub fn with_column_level(mut self, column: &str, level: Level) -> Result<Self> {
         let path = column_path(&self.file_schema, column).map_err(|found| {
             plan_datafusion_err!("{PREFIX}{column}: the files that are written have {found}")
@@ -163,7 +163,8 @@ impl VortexSink {
 
     /// The files that have been written, in the order in which they were completed; a table format records
     /// them when it commits. Empty until all are complete; if a plan runs again, those of all runs, unless each
-    /// replaces those before. If the statement replaces files and some could not be removed, it fails although these are there.
+    /// replaces those before. If the statement replaces files and some could not be removed, it fails although these
+    /// are there.
     pub fn written(&self) -> Vec<WrittenFile> {
         self.written.lock().clone()
     }

@@ -72,8 +72,8 @@ pub(super) fn with_nullable(schema: &SchemaRef, columns: &[(String, DataType)]) 
     Arc::new(Schema::new_with_metadata(fields.collect::<Fields>(), schema.metadata().clone()))
 }
 
-/// The rows up to the first batch with a value in a partition column that is no name of a folder, which is an error. Of a
-/// null, the demultiplexer of DataFusion 55 would take the value below it, such as 0, of a `Date64` the day, and of a
+/// The rows up to the first batch with a value in a partition column that is no name of a folder, which is an error. Of
+/// a null, the demultiplexer of DataFusion 55 would take the value below it, such as 0, of a `Date64` the day, and of a
 /// distant date, it would panic. See `tests/it/upstream/files.rs`: `folders_are_named_after_the_value_below_a_null`,
 /// `folders_are_named_after_the_day_of_a_time`.
 pub(super) fn checked(

@@ -1,12 +1,12 @@
 //! The files whose rows `INSERT OVERWRITE` replaces.
 //!
-//! They are those that the table had when the statement was planned. They are removed once all new files are complete: a
-//! statement that fails before that changes nothing, and one may read what it replaces. If some cannot be removed, it fails
-//! although the new rows are in the table. Files that others add later stay. No store replaces several files at once, so
-//! queries may see the rows of both for a moment, and do for longer if the process is killed then.
+//! They are those that the table had when the statement was planned. They are removed once all new files are complete:
+//! a statement that fails before that changes nothing, and one may read what it replaces. If some cannot be removed, it
+//! fails although the new rows are in the table. Files that others add later stay. No store replaces several files at
+//! once, so queries may see the rows of both for a moment, and do for longer if the process is killed then.
 //!
-//! DataFusion lists the files of the table again after it has planned the statement's own scans of it. A file that another
-//! statement completes in between is replaced, too, although it was not read.
+//! DataFusion lists the files of the table again after it has planned the statement's own scans of it. A file that
+//! another statement completes in between is replaced, too, although it was not read.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use super::file::{Destination, WrittenFile};
 /// Number of errors that are told.
 const TOLD: usize = 3;
 
-/// The files that a statement replaces, if it replaces any: those of the table, and those that earlier runs of its plan have
-/// written.
+/// The files that a statement replaces, if it replaces any: those of the table, and those that earlier runs of its plan
+/// have written.
 pub(super) fn replaced_files(config: &FileSinkConfig, written: &[WrittenFile]) -> Vec<Path> {
     match config.insert_op {
         InsertOp::Overwrite => {

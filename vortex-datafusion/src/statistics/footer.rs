@@ -17,10 +17,10 @@ use crate::convert::to_datafusion;
 /// The statistics in a footer, for table providers that plan their own scans: one entry per column of
 /// `table`, without partition columns. Exact values may be used to answer queries.
 ///
-/// They are meant for a file. A scan should state null counts, sums, minima and maxima as inexact, as one that is planned
-/// by [`VortexFormat`](crate::VortexFormat) does: DataFusion 55 takes exact sums below a join for those above it, casts
-/// exact extremes together with their column, even if the cast changes the order of values, and answers queries with the
-/// results.
+/// They are meant for a file. A scan should state null counts, sums, minima and maxima as inexact, as one that is
+/// planned by [`VortexFormat`](crate::VortexFormat) does: DataFusion 55 takes exact sums below a join for those above
+/// it, casts exact extremes together with their column, even if the cast changes the order of values, and answers
+/// queries with the results.
 pub fn statistics(footer: &Footer, table: &Schema) -> Statistics {
     let rows = footer.row_count();
     let columns = table.fields().iter().map(|field| match column(footer, field.name()) {

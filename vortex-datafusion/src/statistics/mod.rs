@@ -7,11 +7,11 @@
 //! | [`scan`] | a scan | row counts |
 //! | `optimizer/exact_statistics.rs` | a scan that is only aggregated | the same as of its files |
 //!
-//! DataFusion 55 derives wrong answers from exact statistics of scans, so that they state estimates. From those of files,
-//! which it uses to plan the scan, it derives none.
+//! DataFusion 55 derives wrong answers from exact statistics of scans, so that they state estimates. From those of
+//! files, which it uses to plan the scan, it derives none.
 //!
-//! Statistics must not hide an error: if reading a row may fail because the type of the table requires a cast, or has no
-//! nulls, they are no answer.
+//! Statistics must not hide an error: if reading a row may fail because the type of the table requires a cast, or has
+//! no nulls, they are no answer.
 
 mod footer;
 pub(crate) mod kept;

@@ -45,8 +45,8 @@ fn without_values(scan: FileScanConfig) -> FileScanConfig {
         .build()
 }
 
-/// The scan without what DataFusion 55 states of partition columns that are null in some files: that they have no nulls, but
-/// bounds. See `tests/it/upstream/statistics.rs`: `a_null_value_of_a_folder_is_no_null`.
+/// The scan without what DataFusion 55 states of partition columns that are null in some files: that they have no
+/// nulls, but bounds. See `tests/it/upstream/statistics.rs`: `a_null_value_of_a_folder_is_no_null`.
 fn without_null_folders(scan: FileScanConfig) -> FileScanConfig {
     let files = || scan.file_groups.iter().flat_map(FileGroup::iter);
     let columns = scan.file_source().table_schema().table_partition_cols().len();
@@ -81,11 +81,11 @@ fn without_null_folders(scan: FileScanConfig) -> FileScanConfig {
     FileScanConfigBuilder::from(scan).with_file_groups(groups).with_statistics(known).build()
 }
 
-/// A scan that states null counts, sums, minima, maxima and distinct counts as estimates, although they may be exact: see
-/// `optimizer/exact_statistics.rs`. If only some rows of a file are read, all is an estimate. So is it that there are no
-/// rows: of these, DataFusion 55 computes that the sum of a constant is 0, not null. Of a single partition, all is an
-/// estimate, too: DataFusion 55 states it for filters and limits as well. See
-/// `tests/it/upstream/statistics.rs`: `the_sum_of_a_constant_over_no_rows_is_zero`,
+/// A scan that states null counts, sums, minima, maxima and distinct counts as estimates, although they may be exact:
+/// see `optimizer/exact_statistics.rs`. If only some rows of a file are read, all is an estimate. So is it that there
+/// are no rows: of these, DataFusion 55 computes that the sum of a constant is 0, not null. Of a single partition, all
+/// is an estimate, too: DataFusion 55 states it for filters and limits as well. See `tests/it/upstream/statistics.rs`:
+/// `the_sum_of_a_constant_over_no_rows_is_zero`,
 /// `statistics_of_a_partition_are_those_of_its_files_whatever_a_limit_leaves`, and
 /// `distinct_values_below_joins_are_taken_for_those_above`.
 fn with_estimates(scan: FileScanConfig) -> FileScanConfig {
@@ -106,8 +106,8 @@ fn with_estimates(scan: FileScanConfig) -> FileScanConfig {
     FileScanConfigBuilder::from(scan).with_statistics(known).with_file_groups(groups).build()
 }
 
-/// What is known of columns, as estimates. Distinct counts are exact only of partition columns, from DataFusion. A column
-/// with a bound that DataFusion 55 cannot compute with has neither minimum nor maximum.
+/// What is known of columns, as estimates. Distinct counts are exact only of partition columns, from DataFusion. A
+/// column with a bound that DataFusion 55 cannot compute with has neither minimum nor maximum.
 fn estimates(mut known: Statistics) -> Statistics {
     for column in &mut known.column_statistics {
         column.sum_value = mem::take(&mut column.sum_value).to_inexact();
@@ -133,9 +133,9 @@ fn is_extreme(value: &ScalarValue) -> bool {
     lacks_negative(value) || lacks_nanoseconds(value)
 }
 
-/// Whether this is a time that nanoseconds cannot express, such as 9999-12-31, which often stands for "never". DataFusion
-/// 55 compares times of different units in the finer one, dates with timestamps in nanoseconds, and cannot plan a filter
-/// if a bound overflows. See `tests/it/upstream/statistics.rs`:
+/// Whether this is a time that nanoseconds cannot express, such as 9999-12-31, which often stands for "never".
+/// DataFusion 55 compares times of different units in the finer one, dates with timestamps in nanoseconds, and cannot
+/// plan a filter if a bound overflows. See `tests/it/upstream/statistics.rs`:
 /// `filters_cannot_be_planned_if_nanoseconds_cannot_express_a_bound`.
 fn lacks_nanoseconds(value: &ScalarValue) -> bool {
     let finest = match value.data_type() {

@@ -102,8 +102,8 @@ async fn listed_table(
             check_place(place, session, true).await?;
         }
     }
-    // Files that are named may be called anything. A pattern is compared with the names of subfolders, but not with those
-    // of what they contain.
+    // Files that are named may be called anything. A pattern is compared with the names of subfolders, but not with
+    // those of what they contain.
     let extension = if places.iter().all(lists_vortex) { format!(".{EXTENSION}") } else { String::new() };
     let options = ListingOptions::new(format)
         .with_file_extension(extension)
@@ -132,8 +132,8 @@ async fn listed_table(
     Ok(ListedTable::provider(listed, found, !folders.are_usual))
 }
 
-/// The declaration of the column that folders are named after. Names of folders are as they were written, those of columns
-/// in lower case unless they were quoted.
+/// The declaration of the column that folders are named after. Names of folders are as they were written, those of
+/// columns in lower case unless they were quoted.
 fn declaration<'a>(table: &'a CreateExternalTable, folder: &str) -> Option<&'a Field> {
     let columns = table.schema.inner();
     let declared = columns.field_with_name(folder);

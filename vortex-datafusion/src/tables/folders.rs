@@ -1,7 +1,7 @@
 //! Columns that folders are named after: `year` and `day` of `year=2026/day=1/`.
 //!
-//! DataFusion leaves out files whose paths lack some of the columns of a table, and columns that only others have. Therefore,
-//! the folders of all files of a table name the same columns, or it is refused.
+//! DataFusion leaves out files whose paths lack some of the columns of a table, and columns that only others have.
+//! Therefore, the folders of all files of a table name the same columns, or it is refused.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -107,8 +107,8 @@ impl FolderColumns {
     }
 }
 
-/// The folders that contain the files at a place, relative to it, each with the first of its files; that of a single file is
-/// not named. All files are looked at, which DataFusion lists before any query in any case.
+/// The folders that contain the files at a place, relative to it, each with the first of its files; that of a single
+/// file is not named. All files are looked at, which DataFusion lists before any query in any case.
 pub(super) async fn folders_of_files(
     session: &dyn Session,
     url: &ListingTableUrl,
@@ -132,8 +132,8 @@ pub(super) async fn folders_of_files(
     Ok(found)
 }
 
-/// The columns that folders name, from the outermost one inwards: `year` and `day` of the folders `year=2026/day=1/`. What
-/// is behind a folder that is not named after a value does not count.
+/// The columns that folders name, from the outermost one inwards: `year` and `day` of the folders `year=2026/day=1/`.
+/// What is behind a folder that is not named after a value does not count.
 pub fn folder_columns<'a>(folders: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'a str> {
     folders.map_while(|folder| Some(folder.split_once('=')?.0))
 }
@@ -151,8 +151,8 @@ pub(super) fn dictionary_of_names() -> DataType {
     DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8))
 }
 
-/// Whether a folder, `column=value`, has the name that DataFusion looks for: as it displays the value, with nothing that it
-/// or the store may encode.
+/// Whether a folder, `column=value`, has the name that DataFusion looks for: as it displays the value, with nothing
+/// that it or the store may encode.
 fn is_named_as_usual(folder: &str, data_type: &DataType) -> bool {
     let Some((column, value)) = folder.split_once('=') else { return true };
     let value = percent_decode_str(value).decode_utf8().unwrap_or(Cow::Borrowed(value));

@@ -137,8 +137,9 @@ async fn table(
 #[async_trait]
 pub trait VortexDataFrameExt {
     /// Writes the rows, like `COPY … TO`, and returns the files: their paths, partition values, sizes, row counts and
-    /// statistics, which a catalogue records. They appear, except full ones, when all rows are written. Unlike for `COPY`,
-    /// a path without a `/` at its end is a single file, whatever its extension, unless it is that of a local folder.
+    /// statistics, which a catalogue records. They appear, except full ones, when all rows are written. Unlike for
+    /// `COPY`, a path without a `/` at its end is a single file, whatever its extension, unless it is that of a local
+    /// folder.
     ///
     /// ```
     /// # use datafusion::prelude::*;
@@ -158,10 +159,11 @@ pub trait VortexDataFrameExt {
     /// ```
     ///
     /// # Errors
-    /// If a type cannot be written, or the query or storage fails; nothing is left behind then. If a column to name folders
-    /// after does not exist, or no folder can be named after it or its values: its name has letters that names of folders
-    /// encode, one of the values is null or a date with a time of day, or their type is not supported. If an entry of metadata
-    /// is refused, or a level is for a column that files will not have. If the planner of the session plans something else than to write Vortex files.
+    /// If a type cannot be written, or the query or storage fails; nothing is left behind then. If a column to name
+    /// folders after does not exist, or no folder can be named after it or its values: its name has letters that names
+    /// of folders encode, one of the values is null or a date with a time of day, or their type is not supported. If an
+    /// entry of metadata is refused, or a level is for a column that files will not have. If the planner of the session
+    /// plans something else than to write Vortex files.
     async fn write_vortex(self, path: &str, options: VortexWriteOptions) -> Result<Vec<WrittenFile>>;
 }
 

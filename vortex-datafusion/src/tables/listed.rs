@@ -2,9 +2,9 @@
 //!
 //! - A single file was found when the table was created, and scans that follow soon need not look for it again
 //!   (`one_file.rs`).
-//! - Folders may be named in another way than DataFusion displays their values (`folders.rs`): for `month = 1`, it lists the
-//!   files in `month=1/` alone, also if they are in `month=01/`; for `k = 'a:b'`, those in `k=a:b/`, not in `k=a%3Ab/`. See
-//!   `tests/it/upstream/files.rs`: `folders_are_looked_for_by_one_of_the_names_that_a_value_has`.
+//! - Folders may be named in another way than DataFusion displays their values (`folders.rs`): for `month = 1`, it
+//!   lists the files in `month=1/` alone, also if they are in `month=01/`; for `k = 'a:b'`, those in `k=a:b/`, not in
+//!   `k=a%3Ab/`. See `tests/it/upstream/files.rs`: `folders_are_looked_for_by_one_of_the_names_that_a_value_has`.
 
 use std::sync::Arc;
 

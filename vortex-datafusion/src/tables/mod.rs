@@ -7,9 +7,9 @@
 //! | `read_vortex("…")`, `register_vortex(…, "…")` | `frames.rs`, which also writes; `read_options.rs`, `write_options.rs` |
 //!
 //! What a place stands for, and whether there can be a table over it, is decided in `places.rs`. All tables are
-//! listing tables of DataFusion, or wrap one (`listed.rs`): those of one remote file (`one_file.rs`), and of folders whose
-//! names are not those that DataFusion looks for (`folders.rs`). Tables over files that are already open are elsewhere
-//! (`open_table.rs`).
+//! listing tables of DataFusion, or wrap one (`listed.rs`): those of one remote file (`one_file.rs`), and of folders
+//! whose names are not those that DataFusion looks for (`folders.rs`). Tables over files that are already open are
+//! elsewhere (`open_table.rs`).
 
 mod factory;
 mod folders;

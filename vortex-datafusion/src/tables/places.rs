@@ -1,8 +1,8 @@
 //! Places: what a path or a URL stands for, and which of them are refused.
 //!
 //! DataFusion resolves globs in local paths, but not in URLs such as `s3://bucket/logs/2026-*.vortex`. Here the part of
-//! a URL up to the first segment with a `*`, `?` or `[` is the folder that is listed, and the rest is the pattern. `%2A`
-//! in a URL is not a glob, but stands for an asterisk in a name.
+//! a URL up to the first segment with a `*`, `?` or `[` is the folder that is listed, and the rest is the pattern.
+//! `%2A` in a URL is not a glob, but stands for an asterisk in a name.
 //!
 //! DataFusion's tables match the pattern, whether of a URL or of a path, against:
 //!
@@ -111,8 +111,8 @@ pub async fn if_folder(url: ListingTableUrl, session: &dyn Session) -> Result<Li
     }
 }
 
-/// The place of a table whose columns are declared, as a folder if nothing is there and its name has no extension: rows that
-/// are inserted are added to it as files.
+/// The place of a table whose columns are declared, as a folder if nothing is there and its name has no extension: rows
+/// that are inserted are added to it as files.
 pub(super) async fn if_new_folder(url: ListingTableUrl, session: &dyn Session) -> Result<ListingTableUrl> {
     let is_named_file = url.prefix().as_ref().is_empty() || url.prefix().extension().is_some();
     if url.is_collection() || is_named_file || matches!(url.scheme(), "http" | "https") {
@@ -134,14 +134,14 @@ fn folder_at(url: &ListingTableUrl) -> Result<ListingTableUrl> {
     Ok(ListingTableUrl::try_new(folder, None)?.with_table_ref(store_name(url)))
 }
 
-/// Whether a name is that of a hidden file or folder: whether it begins with `.` or `_`, as in Hive and Spark. Folders named
-/// `_key=value` are not hidden.
+/// Whether a name is that of a hidden file or folder: whether it begins with `.` or `_`, as in Hive and Spark. Folders
+/// named `_key=value` are not hidden.
 pub fn is_hidden(name: &str) -> bool {
     name.starts_with('.') || (name.starts_with('_') && !name.contains('='))
 }
 
-/// Whether a place is a folder as a whole, of which hidden files are left out, unlike a file that is named, or files that a
-/// pattern matches.
+/// Whether a place is a folder as a whole, of which hidden files are left out, unlike a file that is named, or files
+/// that a pattern matches.
 pub(crate) fn is_whole_folder(url: &ListingTableUrl) -> bool {
     url.is_collection() && url.get_glob().is_none()
 }
@@ -155,8 +155,8 @@ pub(super) fn visible_files(url: ListingTableUrl) -> Result<ListingTableUrl> {
 /// The files at a place whose paths end in `extension`, as tables of DataFusion contain them.
 ///
 /// # Errors
-/// While they are listed, if the pattern of the place matches a file that DataFusion would leave out: it takes all names
-/// that contain `=` for those of folders. See `tests/it/upstream/files.rs`:
+/// While they are listed, if the pattern of the place matches a file that DataFusion would leave out: it takes all
+/// names that contain `=` for those of folders. See `tests/it/upstream/files.rs`:
 /// `patterns_match_no_file_whose_name_contains_an_equals_sign`.
 pub(crate) async fn listed_files<'a>(
     session: &'a dyn Session,

@@ -37,7 +37,8 @@ use crate::functions::MetadataFunction;
 /// DataFusion 55 keeps listings by path. `CREATE EXTERNAL TABLE … STORED AS VORTEX` accepts globs in URLs
 /// wherever Vortex is registered.
 ///
-/// Calling it again changes nothing; for a session that was built from another one, it makes the tables those of this one.
+/// Calling it again changes nothing; for a session that was built from another one, it makes the tables those of this
+/// one.
 ///
 /// It also registers the table functions that show the structure of files, `vortex_metadata`, `vortex_layouts`,
 /// `vortex_segments` and `vortex_zones`, which are given a place, too.
@@ -149,8 +150,8 @@ async fn table_at(state: &SessionState, place: &str) -> Result<Option<Arc<dyn Ta
 
 /// The files at a place, and how to read them: in the one format that their names have. `None` if there are no files.
 ///
-/// Hidden files count only if there is nothing else, since files that are being written are among them, and Vortex files in
-/// a folder not even then. DataFusion would take the format of the file that is listed first.
+/// Hidden files count only if there is nothing else, since files that are being written are among them, and Vortex
+/// files in a folder not even then. DataFusion would take the format of the file that is listed first.
 async fn files_at(
     state: &SessionState,
     url: ListingTableUrl,

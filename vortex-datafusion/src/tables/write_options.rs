@@ -35,15 +35,15 @@ pub struct VortexWriteOptions {
 }
 
 impl VortexWriteOptions {
-    /// Rows in their order, with the options of the session, into one file; into files in a folder if the path ends in `/`
-    /// or is that of a local folder.
+    /// Rows in their order, with the options of the session, into one file; into files in a folder if the path ends in
+    /// `/` or is that of a local folder.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Writes into folders, like `COPY … PARTITIONED BY`: one folder per value of the first column, named `column=value`,
-    /// with those of the next column in it. The files do not contain these columns; tables over the path take them from the
-    /// names of the folders.
+    /// Writes into folders, like `COPY … PARTITIONED BY`: one folder per value of the first column, named
+    /// `column=value`, with those of the next column in it. The files do not contain these columns; tables over the
+    /// path take them from the names of the folders.
     #[must_use]
     pub fn with_partition_by<N: Into<String>>(mut self, columns: impl IntoIterator<Item = N>) -> Self {
         self.partition_by = columns.into_iter().map(Into::into).collect();
@@ -57,8 +57,8 @@ impl VortexWriteOptions {
         self
     }
 
-    /// Whether to write one file of exactly this name, even if there are no rows, instead of files in a folder of this name,
-    /// whatever the path looks like.
+    /// Whether to write one file of exactly this name, even if there are no rows, instead of files in a folder of this
+    /// name, whatever the path looks like.
     #[must_use]
     pub fn with_single_file_output(mut self, single_file_output: bool) -> Self {
         self.single_file_output = Some(single_file_output);
@@ -73,17 +73,17 @@ impl VortexWriteOptions {
     }
 
     /// Adds an entry of metadata to all files, which readers return unchanged:
-    /// [`VortexFile::user_metadata`](vortex_core::VortexFile::user_metadata). One with the same key is replaced. In SQL,
-    /// `OPTIONS ('metadata::station' 'Oslo')`, with keys in lower case.
+    /// [`VortexFile::user_metadata`](vortex_core::VortexFile::user_metadata). One with the same key is replaced. In
+    /// SQL, `OPTIONS ('metadata::station' 'Oslo')`, with keys in lower case.
     #[must_use]
     pub fn with_user_metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.push((key.into(), value.into()));
         self
     }
 
-    /// Compresses a column at another level than [that of the options](VortexOptions::level). A field of a struct is named
-    /// like `address.city`; the level of a struct is that of its fields, too, unless they have one of their own. If no column
-    /// has exactly this name, case is ignored. In SQL, `OPTIONS ('level::address.city' 'compact')`.
+    /// Compresses a column at another level than [that of the options](VortexOptions::level). A field of a struct is
+    /// named like `address.city`; the level of a struct is that of its fields, too, unless they have one of their own.
+    /// If no column has exactly this name, case is ignored. In SQL, `OPTIONS ('level::address.city' 'compact')`.
     #[must_use]
     pub fn with_column_level(mut self, column: impl Into<String>, level: Level) -> Self {
         self.column_levels.push((column.into(), level));
@@ -121,8 +121,8 @@ impl VortexWriteOptions {
         }
     }
 
-    /// Whether to write one file with the name that ends `path`; DataFusion would take a name without an extension for that
-    /// of a folder.
+    /// Whether to write one file with the name that ends `path`; DataFusion would take a name without an extension for
+    /// that of a folder.
     ///
     /// # Errors
     /// If one file is wanted, and folders, too.

@@ -70,8 +70,8 @@ fn samples(rows: &RecordBatch, column: usize) -> Vec<ScalarValue> {
     found
 }
 
-/// Checks one file; returns how many filters were tried, how many of them fail in both ways, and the differences; or why
-/// the file cannot be read.
+/// Checks one file; returns how many filters were tried, how many of them fail in both ways, and the differences; or
+/// why the file cannot be read.
 async fn check(path: &Path) -> Result<(usize, usize, Vec<String>), String> {
     let context = session_with(SessionConfig::new().with_target_partitions(1));
     let pushed = table(&context, path, VortexOptions::default()).await;

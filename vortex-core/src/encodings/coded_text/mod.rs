@@ -1,6 +1,6 @@
 //! Strings that are stored as codes, and predicates on them, evaluated without decoding or validating text. For
-//! comparisons, each row's codes are read only until the outcome is known; to find equal rows, only those of rows of the
-//! same length.
+//! comparisons, each row's codes are read only until the outcome is known; to find equal rows, only those of rows of
+//! the same length.
 //!
 //! Shared by FSST and OnPair. Predicates that are not handled here are evaluated on decoded values.
 

@@ -115,7 +115,8 @@ const DICTIONARY_MODE: u32 = 4;
 /// Pages with more values than this are large: several splits need them.
 const LARGE_PAGE: usize = 256 << 10;
 
-/// Number of values that are decoded at a time: few enough that they stay in the processor's cache until they are copied.
+/// Number of values that are decoded at a time: few enough that they stay in the processor's cache until they are
+/// copied.
 const PIECE: usize = 8 * FULL_BATCH_N;
 
 type PcoArray = ValidRowsArray<Chunks>;
@@ -298,8 +299,8 @@ fn broken(error: pco::errors::PcoError) -> Error {
     Error::corrupt(format!("pco: {error}"))
 }
 
-/// Checks the number of values in the dictionary of a chunk, for which the pco crate reserves memory before it reads them:
-/// the 25 bits behind the four of the mode. It copies them.
+/// Checks the number of values in the dictionary of a chunk, for which the pco crate reserves memory before it reads
+/// them: the 25 bits behind the four of the mode. It copies them.
 fn check_dictionary<T>(meta: &[u8], limits: &Limits) -> Result<()> {
     let start = meta.first_chunk().map_or(0, |start| u32::from_le_bytes(*start));
     if start & 15 != DICTIONARY_MODE {
@@ -323,8 +324,8 @@ fn window_values(meta: &ChunkMeta) -> usize {
     }
 }
 
-/// Runs the pco crate. It asserts invariants of its own output, which damaged pages may violate: a panic only means that
-/// the file is corrupt. No state that it worked on is used afterwards.
+/// Runs the pco crate. It asserts invariants of its own output, which damaged pages may violate: a panic only means
+/// that the file is corrupt. No state that it worked on is used afterwards.
 fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(Error::corrupt("pco page is inconsistent")))
 }

@@ -47,8 +47,8 @@ impl Frame {
         Ok(DecodedFrame { views, bytes })
     }
 
-    /// Decompresses the frame, of `count` strings, and appends views of those in `runs` to the bytes that it returns, which
-    /// have the number `buffer`.
+    /// Decompresses the frame, of `count` strings, and appends views of those in `runs` to the bytes that it returns,
+    /// which have the number `buffer`.
     pub(super) fn append_strings(
         &self,
         context: &mut Decompressor<'_>,

@@ -47,7 +47,8 @@ pub(crate) const ID: &str = "vortex.zstd";
 /// Frames with more values than two splits have rows, or with more bytes than several of them decode to, are large.
 const LARGE_FRAME_VALUES: usize = 128 << 10;
 const LARGE_FRAME_BYTES: usize = 64 << 20;
-/// So are frames of this many bytes whose values are spread over this many rows: many splits have few of them, between nulls.
+/// So are frames of this many bytes whose values are spread over this many rows: many splits have few of them, between
+/// nulls.
 const SPREAD_FRAME_BYTES: usize = 1 << 20;
 const SPREAD_FRAME_ROWS: usize = 1 << 20;
 
@@ -218,7 +219,8 @@ impl ZstdArray {
         })
     }
 
-    /// Whether there are frames that hold the values of many splits. Writers make frames of 8,192 values, or of one chunk.
+    /// Whether there are frames that hold the values of many splits. Writers make frames of 8,192 values, or of one
+    /// chunk.
     fn has_large_frames(&self) -> bool {
         let len = self.len();
         let values = |frame: &Frame| frame.values.as_ref().map_or(len, Range::len);
@@ -280,8 +282,8 @@ impl ZstdArray {
         self.stored.cache.get(wanted.at, Cost { of_slice: size, in_memory }, decode)
     }
 
-    /// The wanted numbers of all frames, `count` of `width` bytes. A single run of one frame is not copied, nor are frames
-    /// of which all are wanted.
+    /// The wanted numbers of all frames, `count` of `width` bytes. A single run of one frame is not copied, nor are
+    /// frames of which all are wanted.
     fn numbers(
         &self,
         context: &mut Decompressor<'_>,

@@ -38,8 +38,8 @@ impl LocalSink {
         Self::start(path.as_ref(), PartialFile::create)
     }
 
-    /// As [`create`](Self::create), but a file that has this name by the time this one is complete stays: finishing fails
-    /// then. See [`PartialFile::create_new`].
+    /// As [`create`](Self::create), but a file that has this name by the time this one is complete stays: finishing
+    /// fails then. See [`PartialFile::create_new`].
     ///
     /// # Errors
     /// As `create`, and if there is such a file already.

@@ -34,8 +34,8 @@ pub trait Sink: Debug + Send + 'static {
     /// If storage fails, now or for the bytes of earlier calls.
     async fn write(&mut self, bytes: Bytes) -> Result<()>;
 
-    /// Bytes accepted that are still in memory. The budget of a writer does not cover them: a sink limits them by itself,
-    /// in that [`write`](Self::write) waits.
+    /// Bytes accepted that are still in memory. The budget of a writer does not cover them: a sink limits them by
+    /// itself, in that [`write`](Self::write) waits.
     fn buffered_bytes(&self) -> usize {
         0
     }
@@ -43,8 +43,8 @@ pub trait Sink: Debug + Send + 'static {
     /// Completes the file: when this returns, it has its final name, and is as durable as storage makes it.
     ///
     /// # Errors
-    /// If storage fails. No file is created then, unless all that failed is making its name durable, or storage did what
-    /// it was asked for and could not tell: see [`ObjectSink::with_unique_path`].
+    /// If storage fails. No file is created then, unless all that failed is making its name durable, or storage did
+    /// what it was asked for and could not tell: see [`ObjectSink::with_unique_path`].
     async fn finish(&mut self) -> Result<()>;
 
     /// Aborts the file, and waits until everything written is removed.

@@ -29,8 +29,8 @@ use crate::{Error, Result};
 const PART_BYTES: usize = 8 << 20;
 /// Bytes per part of local stores. Buckets require larger parts, which take more memory.
 const LOCAL_PART_BYTES: usize = 1 << 20;
-/// Maximum number of parts that buckets accept; with parts of the default size, an object has up to 78 GiB. Local stores
-/// accept any number.
+/// Maximum number of parts that buckets accept; with parts of the default size, an object has up to 78 GiB. Local
+/// stores accept any number.
 const MAX_PARTS: usize = 10_000;
 /// Parts in flight at once. Memory for one more is needed.
 const PARTS_IN_FLIGHT: usize = 2;
@@ -41,8 +41,8 @@ const PARTS_IN_FLIGHT: usize = 2;
 /// If [`finish`](Sink::finish) is dropped before it returns, the object may be complete or as it was before;
 /// see also [`with_unique_path`](Self::with_unique_path).
 ///
-/// If a local file of more than one part cannot be renamed to its final name, `object_store` 0.13 leaves it behind, with
-/// `#` and a number after its name.
+/// If a local file of more than one part cannot be renamed to its final name, `object_store` 0.13 leaves it behind,
+/// with `#` and a number after its name.
 #[derive(Debug)]
 pub struct ObjectSink {
     store: Arc<dyn ObjectStore>,

@@ -34,8 +34,8 @@ pub struct PartialFile {
 }
 
 impl PartialFile {
-    /// Starts a file that will be at `path`, whose folder must exist. The target of a link is replaced, not the link. A file
-    /// that replaces another one takes over its permissions, though not its owner.
+    /// Starts a file that will be at `path`, whose folder must exist. The target of a link is replaced, not the link. A
+    /// file that replaces another one takes over its permissions, though not its owner.
     ///
     /// # Errors
     /// If the path is anything but a regular file, or no file can be created there.
@@ -43,8 +43,9 @@ impl PartialFile {
         Self::start(path, true)
     }
 
-    /// As [`create`](Self::create), but a file that has this name by the time this one is complete stays, and completing
-    /// fails. Where the file system has no hard links, one that gets its name in the same moment is replaced.
+    /// As [`create`](Self::create), but a file that has this name by the time this one is complete stays, and
+    /// completing fails. Where the file system has no hard links, one that gets its name in the same moment is
+    /// replaced.
     ///
     /// # Errors
     /// As `create`, and if there is such a file already.
@@ -92,8 +93,8 @@ impl PartialFile {
         &self.temporary
     }
 
-    /// Makes the file durable and gives it its final name; an existing file of that name is replaced, unless this one was
-    /// [to be new](Self::create_new).
+    /// Makes the file durable and gives it its final name; an existing file of that name is replaced, unless this one
+    /// was [to be new](Self::create_new).
     ///
     /// # Errors
     /// If any of that fails. The file is removed then, unless all that failed is making its name durable.

@@ -144,8 +144,8 @@ impl SymbolTable {
         if at == needle.len() { Against::Equal } else { Against::Below }
     }
 
-    /// Whether an automaton accepts the value of each row of codes, or of those `among` them; `None` if decoding them is
-    /// faster. The codes of a row lie between two offsets, which must not decrease or exceed the number of codes.
+    /// Whether an automaton accepts the value of each row of codes, or of those `among` them; `None` if decoding them
+    /// is faster. The codes of a row lie between two offsets, which must not decrease or exceed the number of codes.
     pub(crate) fn accepted(
         &self,
         codes: &[u8],
@@ -193,8 +193,8 @@ impl Vectorized for Decode<'_> {
             if let Some(packing) = self.packing
                 && let Some(places) = places.as_array::<CHUNK>()
             {
-                // SAFETY: the machine supports it. `at <= len` was true before the chunk, behind which there is room for
-                // eight bytes for each of its places.
+                // SAFETY: the machine supports it. `at <= len` was true before the chunk, behind which there is room
+                // for eight bytes for each of its places.
                 return Some(at + unsafe { packed::store(packing, self.table, places, start.add(at)) });
             }
             for place in places {
@@ -228,7 +228,8 @@ impl Vectorized for Decode<'_> {
         }
         // SAFETY: the bytes up to `at` were written without gaps, and `at == len` is within the capacity.
         unsafe { out.set_len(self.len) };
-        // SAFETY: the bytes consist of symbols, all of which are ASCII then, and of literals, of which that is the union.
+        // SAFETY: the bytes consist of symbols, all of which are ASCII then, and of literals, of which that is the
+        // union.
         Some(unsafe { Joined::new(out, self.table.is_ascii && lookup.literals < 128) })
     }
 }

@@ -85,7 +85,8 @@ unsafe fn store_groups<const GATHERS: bool>(
         for (places, selected) in batch.as_chunks::<GROUP>().0.iter().zip(selected) {
             let symbols =
                 if GATHERS { gathered(&table.symbols, places) } else { loaded(&table.symbols, places) };
-            // SAFETY: `at` is at most eight for each place before the group, and this stores eight for each of the group.
+            // SAFETY: `at` is at most eight for each place before the group, and this stores eight for each of the
+            // group.
             unsafe { _mm512_storeu_si512(out.add(at).cast(), _mm512_maskz_compress_epi8(selected, symbols)) };
             at += selected.count_ones() as usize;
         }

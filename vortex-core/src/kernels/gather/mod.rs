@@ -80,8 +80,8 @@ unsafe fn gather_checked<T: Copy, K: Key>(values: &[T], keys: &[K], out: &mut [M
 /// As [`gather_checked`].
 unsafe fn gather_each<T: Copy, K: Key>(values: &[T], keys: &[K], out: &mut [MaybeUninit<T>]) {
     for (place, key) in out.iter_mut().zip(keys) {
-        // SAFETY: according to the caller, the key is below the length. Bytes are copied, since a 16-byte number would be
-        // moved in two halves.
+        // SAFETY: according to the caller, the key is below the length. Bytes are copied, since a 16-byte number would
+        // be moved in two halves.
         unsafe { std::ptr::copy_nonoverlapping(values.as_ptr().add(key.index()), place.as_mut_ptr(), 1) };
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Whether it is depends on more than the instruction set: some machines split the instruction into more steps than the
 //! loads take, and updates against Downfall (CVE-2022-40982) made it several times as slow: two machines with the same
-//! instruction sets differ by a factor of three. Guests cannot ask for either, so both ways are timed, once per process.
+//! instruction sets differ by a factor of three. Guests cannot ask for either, so both ways are timed, once per
+//! process.
 #![expect(unsafe_code, reason = "uses instructions that were detected, with keys that were checked")]
 
 use std::arch::x86_64::{
@@ -68,8 +69,8 @@ pub(super) fn fits<T, K: Key>(values: &[T]) -> bool {
 /// Writes `values[key]` for each key.
 ///
 /// # Safety
-/// The machine must have the instructions, types must [fit](fits), all keys must be below the number of values, and `out`
-/// must be as long as `keys`.
+/// The machine must have the instructions, types must [fit](fits), all keys must be below the number of values, and
+/// `out` must be as long as `keys`.
 #[target_feature(enable = "avx512f,avx2")]
 pub(super) unsafe fn gather_wide<T: Copy, K: Key>(values: &[T], keys: &[K], out: &mut [MaybeUninit<T>]) {
     debug_assert!(fits::<T, K>(values) && keys.len() == out.len(), "unsupported types");

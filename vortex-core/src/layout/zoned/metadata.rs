@@ -151,8 +151,8 @@ struct NanOptions {
     skip_nans: bool,
 }
 
-/// Bytes of metadata beyond which it is not read: aggregates take far more bytes once they are parsed, of which there are
-/// a dozen.
+/// Bytes of metadata beyond which it is not read: aggregates take far more bytes once they are parsed, of which there
+/// are a dozen.
 const MAX_MESSAGE: usize = 64 << 10;
 
 /// Reads the metadata of `vortex.zoned`, for a column of type `dtype`: rows per zone, and columns. `None` if

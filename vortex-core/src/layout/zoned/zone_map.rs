@@ -16,8 +16,8 @@ use crate::scalar::Scalar;
 use crate::stats::{FieldStats, Precision, is_float, sum_dtype, text_bounds};
 use crate::{Error, Result};
 
-/// Bounds that take more bytes are ignored: per zone, twice as many as writers leave those of text, but at least these of
-/// few zones.
+/// Bounds that take more bytes are ignored: per zone, twice as many as writers leave those of text, but at least these
+/// of few zones.
 const MAX_BOUND_BYTES: u64 = 16 << 20;
 const MAX_BYTES_PER_ZONE: u64 = 4 * text_bounds::MAX_BOUND_BYTES as u64;
 

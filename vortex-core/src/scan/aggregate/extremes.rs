@@ -26,8 +26,8 @@ use crate::scalar::Scalar;
 use crate::scan::plan::Plan;
 use crate::scan::zone_maps::ZoneMaps;
 
-/// The extremes of a column found by scans that [aggregate](crate::scan::ScanBuilder::aggregate_only). Scans of several files,
-/// one after the other, whose results are merged can share it: those that follow need not find extremes that lie
+/// The extremes of a column found by scans that [aggregate](crate::scan::ScanBuilder::aggregate_only). Scans of several
+/// files, one after the other, whose results are merged can share it: those that follow need not find extremes that lie
 /// between these.
 #[derive(Debug, Default)]
 pub struct Extremes(Mutex<Found>);

@@ -52,8 +52,8 @@ pub struct WantedAggregates {
 pub struct WantedAggregate {
     /// What is computed. The rest is `None`, or a lower number.
     pub measures: Measures,
-    /// The extremes found so far, also by scans of other files that share it: this scan finds none that lie between them,
-    /// so that the results must be merged.
+    /// The extremes found so far, also by scans of other files that share it: this scan finds none that lie between
+    /// them, so that the results must be merged.
     pub extremes: Arc<Extremes>,
 }
 
@@ -186,8 +186,8 @@ impl ScanBuilder {
     /// the filter, otherwise from the rows, on encoded data where possible. Without
     /// [pruning](Self::with_pruning), all rows are read. The order of rows does not matter, so
     /// [`with_ordered`](Self::with_ordered) and [`with_best_first`](Self::with_best_first) are ignored; so are
-    /// [`with_schema`](Self::with_schema) and [`with_row_numbers`](Self::with_row_numbers), since values have the types of
-    /// the file.
+    /// [`with_schema`](Self::with_schema) and [`with_row_numbers`](Self::with_row_numbers), since values have the types
+    /// of the file.
     ///
     /// ```
     /// # use vortex_core::VortexFile;

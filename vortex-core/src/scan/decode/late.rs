@@ -40,8 +40,8 @@ pub(in crate::scan) struct LatePiece {
 }
 
 impl LateRows {
-    /// The live rows of a split; `None` if they are better decoded at once: if they are few, if a part of them takes about
-    /// as long as all, or if what they have in common exceeds the limits.
+    /// The live rows of a split; `None` if they are better decoded at once: if they are few, if a part of them takes
+    /// about as long as all, or if what they have in common exceeds the limits.
     pub(in crate::scan) fn read(
         plan: &Arc<Plan>,
         split: &Split,

@@ -42,7 +42,8 @@ pub(super) fn in_batches(decoded: Vec<RecordBatch>, batch_size: usize) -> Vec<Re
     decoded.into_iter().flat_map(cut).collect()
 }
 
-/// Decodes rows of projected column `at`, all of them `among` those. If they were `picked` among others, they do not keep the bytes of these.
+/// Decodes rows of projected column `at`, all of them `among` those. If they were `picked` among others, they do not
+/// keep the bytes of these.
 pub(super) fn decode_column(
     plan: &Plan,
     at: usize,

@@ -27,8 +27,8 @@ pub(in crate::scan) struct Ready {
     late: VecDeque<LatePiece>,
     /// Joins small batches, if there may be many.
     joining: Option<BatchCoalescer>,
-    /// The first batch to be joined, until there is another: often there is none, as for a look-up. It holds about as many
-    /// bytes as its rows take.
+    /// The first batch to be joined, until there is another: often there is none, as for a look-up. It holds about as
+    /// many bytes as its rows take.
     first: Option<RecordBatch>,
     /// Approximate bytes of the rows that wait to be joined.
     waiting_bytes: u64,

@@ -40,9 +40,9 @@ use crate::{Error, Result};
 const BYTES_PER_VALUE: u64 = 8 << 10;
 
 /// If rows are requested by position, and are fewer than one in so many of the splits that hold them, they are fetched
-/// individually even from short segments: to find them in splits takes time, too. Of the table of the benchmarks, one row
-/// in 130 takes as long in either way for up to five columns, and half as long for all 105; one in 2,000 takes half and a
-/// seventh. It is also faster if the operating system has to read from a disk.
+/// individually even from short segments: to find them in splits takes time, too. Of the table of the benchmarks, one
+/// row in 130 takes as long in either way for up to five columns, and half as long for all 105; one in 2,000 takes half
+/// and a seventh. It is also faster if the operating system has to read from a disk.
 const MIN_ROWS_PER_WANTED: u64 = 128;
 
 /// Rounds that rows of remote storage take: for trees, for offsets or codes, and for values.
@@ -51,8 +51,8 @@ const ROUNDS: u64 = 3;
 /// Reads of one value in all of these.
 const READS_PER_VALUE: u64 = 2;
 
-/// So many reads from remote storage cost as much as one more round. It is a price: they take no time if they are in flight at
-/// once, but stores charge for them and limit them.
+/// So many reads from remote storage cost as much as one more round. It is a price: they take no time if they are in
+/// flight at once, but stores charge for them and limit them.
 const READS_PER_ROUND: f64 = 16.0;
 
 /// Maximum number of rows fetched together.
@@ -226,8 +226,8 @@ impl Portion {
         self.columns.len() > 1 || self.rows.len() > 1
     }
 
-    /// Whether half of the rows, or of the columns, may take fewer bytes than these. Of segments that are only read as a
-    /// whole, parts of rows take about as much: they would fetch the same again and again.
+    /// Whether half of the rows, or of the columns, may take fewer bytes than these. Of segments that are only read as
+    /// a whole, parts of rows take about as much: they would fetch the same again and again.
     fn shrinks(&self, bytes: u64) -> bool {
         let is_as_much = self.twice.is_some_and(|twice| (twice / 4 * 3..=twice).contains(&bytes));
         self.columns.len() > 1 || !is_as_much
@@ -353,8 +353,8 @@ async fn fetch_round(
     Ok(())
 }
 
-/// Fetches ranges of the file. Those of remote storage are requested like segments: ranges that lie close together, also of
-/// other columns, share a read.
+/// Fetches ranges of the file. Those of remote storage are requested like segments: ranges that lie close together,
+/// also of other columns, share a read.
 async fn fetch_ranges(plan: &Plan, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
     let source = plan.file.source();
     if !plan.is_remote() {

@@ -132,7 +132,8 @@ impl Dictionary {
         Ok(views.len())
     }
 
-    /// The code of a value, which may be new; `None` if there is no room for another value, or no dictionary may have it.
+    /// The code of a value, which may be new; `None` if there is no room for another value, or no dictionary may have
+    /// it.
     fn code(&mut self, text: Option<&[u8]>, column: ColumnContext<'_>) -> Option<u16> {
         let max_bytes = column.max_bytes;
         let Some(text) = text else {

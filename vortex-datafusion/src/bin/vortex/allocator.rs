@@ -1,8 +1,8 @@
 //! How the allocator of the system keeps freed memory.
 //!
-//! Queries free batches of megabytes as fast as they decode others. By default, glibc returns such memory to the kernel at
-//! once, which then has to clear every page of the next batch: that takes up to two fifths of the time of queries. Peaks
-//! of memory hardly change, since what is kept is used by the next batch.
+//! Queries free batches of megabytes as fast as they decode others. By default, glibc returns such memory to the kernel
+//! at once, which then has to clear every page of the next batch: that takes up to two fifths of the time of queries.
+//! Peaks of memory hardly change, since what is kept is used by the next batch.
 
 /// Allocations of up to this many bytes come from memory that was freed before. This is the most that glibc allows.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -25,8 +25,8 @@ pub(crate) fn keep_freed_memory() {
     ];
     for (variable, threshold, bytes) in thresholds {
         if std::env::var_os(variable).is_none() {
-            // SAFETY: `mallopt` takes two numbers, and no other thread allocates meanwhile. If it refuses them, it changes
-            // nothing.
+            // SAFETY: `mallopt` takes two numbers, and no other thread allocates meanwhile. If it refuses them, it
+            // changes nothing.
             unsafe { mallopt(threshold, bytes) };
         }
     }

@@ -200,7 +200,8 @@ fn some_of(place: &str, mut found: Vec<PathBuf>, files: &mut Vec<PathBuf>) -> Ou
     Ok(())
 }
 
-/// Finds the files in a folder and its subfolders that are not hidden. Links to folders are followed, unless they lead back.
+/// Finds the files in a folder and its subfolders that are not hidden. Links to folders are followed, unless they lead
+/// back.
 fn walk(folder: &Path, files: &mut Vec<PathBuf>, failures: &mut Vec<Failure>) {
     walk_within(&mut Vec::new(), folder, files, failures);
 }

@@ -82,8 +82,8 @@ impl JsonRows {
     }
 }
 
-/// Encodes numbers, dates, times and durations, and keeps the first value that cannot be shown. Encodes dictionaries some of
-/// whose values are null, which Arrow's own encoder takes for values.
+/// Encodes numbers, dates, times and durations, and keeps the first value that cannot be shown. Encodes dictionaries
+/// some of whose values are null, which Arrow's own encoder takes for values.
 #[derive(Debug)]
 struct CheckedValues {
     unshown: Arc<OnceLock<String>>,

@@ -79,8 +79,8 @@ enum Command {
     Verify(verify::Arguments),
 }
 
-/// The stacks of the thread that plans, and of each thread that computes. DataFusion recurses into expressions: the usual
-/// stacks, of 8 and 2 MiB, end the process at 2,000 to 3,000 terms. Memory is taken only as far as they are used.
+/// The stacks of the thread that plans, and of each thread that computes. DataFusion recurses into expressions: the
+/// usual stacks, of 8 and 2 MiB, end the process at 2,000 to 3,000 terms. Memory is taken only as far as they are used.
 const STACK_BYTES: [usize; 2] = [64 << 20, 16 << 20];
 
 fn main() -> ExitCode {
@@ -139,8 +139,8 @@ fn run(command: Command) -> Outcome {
         // Dropping the work removes what it has written so far.
         interrupts::let_tasks_end(&runtime);
     }
-    // A read that hangs must not keep the process alive once all output has been written. Threads that end are waited for:
-    // glibc 2.36 may crash if it detaches one at that moment, which `shutdown_background` does.
+    // A read that hangs must not keep the process alive once all output has been written. Threads that end are waited
+    // for: glibc 2.36 may crash if it detaches one at that moment, which `shutdown_background` does.
     runtime.shutdown_timeout(END_OF_THREADS);
     outcome
 }

@@ -94,8 +94,8 @@ fn check_endpoint(endpoint: &str) -> Result<()> {
     }
 }
 
-/// Options that the shell library does not derive from others: HTTP is allowed if the endpoint says so, and requests that
-/// are not signed need no credentials.
+/// Options that the shell library does not derive from others: HTTP is allowed if the endpoint says so, and requests
+/// that are not signed need no credentials.
 fn s3_options(mut aws: AwsOptions) -> Result<AwsOptions> {
     let environment = AmazonS3Builder::from_env();
     let set = |key| environment.get_config_value(&key);

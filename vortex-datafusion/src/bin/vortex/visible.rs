@@ -1,9 +1,9 @@
-//! Object stores that do not list hidden files, whose names or folders below the listed one begin with `.` or `_`, as in
-//! Hive and Spark.
+//! Object stores that do not list hidden files, whose names or folders below the listed one begin with `.` or `_`, as
+//! in Hive and Spark.
 //!
-//! Among these are files that are being written, those in which other programs keep notes about a table (`_delta_log/`),
-//! and those that macOS puts next to others on foreign disks (`._a.vortex`), which would make a folder unreadable.
-//! DataFusion's tables contain all files that a store lists. A hidden file or folder that is named is read.
+//! Among these are files that are being written, those in which other programs keep notes about a table
+//! (`_delta_log/`), and those that macOS puts next to others on foreign disks (`._a.vortex`), which would make a folder
+//! unreadable. DataFusion's tables contain all files that a store lists. A hidden file or folder that is named is read.
 
 use std::fmt;
 use std::ops::Range;

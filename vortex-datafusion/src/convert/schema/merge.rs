@@ -15,10 +15,10 @@ use crate::convert::{digits, is_bytes};
 /// nullable if they are in any file or if a file lacks the column. Depends only on the order of `files`.
 ///
 /// Integers of different widths become the narrowest integers that hold the values of both, and so do floating-point
-/// numbers; decimals with other decimals or with integers become decimals with all digits of both, 76 at most. Timestamps
-/// of one zone take the finer unit; those that are too far away for it are errors when they are read. Dictionaries of
-/// several files get keys of 32 bits, also within other types: operators join them, and their values may be too many for
-/// narrower ones.
+/// numbers; decimals with other decimals or with integers become decimals with all digits of both, 76 at most.
+/// Timestamps of one zone take the finer unit; those that are too far away for it are errors when they are read.
+/// Dictionaries of several files get keys of 32 bits, also within other types: operators join them, and their values
+/// may be too many for narrower ones.
 ///
 /// # Errors
 /// If two files disagree on the type of a column; the error names both files.

@@ -10,8 +10,8 @@ use crate::options::StringType;
 /// The Arrow extension type of variants.
 pub(super) const VARIANT: &str = "arrow.parquet.variant";
 
-/// The schema with the fields of nullable structs made nullable as well: what DataFusion extracts from a struct has nulls
-/// where the struct is null, also where it takes the field for a column as it is declared (`unnest`).
+/// The schema with the fields of nullable structs made nullable as well: what DataFusion extracts from a struct has
+/// nulls where the struct is null, also where it takes the field for a column as it is declared (`unnest`).
 pub(crate) fn with_nullable_fields(schema: &Schema) -> Schema {
     let fields = schema.fields().iter().map(|field| nullable_field(field, false)).collect::<Fields>();
     Schema::new_with_metadata(fields, schema.metadata().clone())

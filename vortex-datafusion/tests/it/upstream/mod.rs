@@ -1,9 +1,9 @@
-//! Faults of DataFusion 55 that this project works around, shown without any of its code: plain sessions, which have none
-//! of its optimizer rules, over Parquet files and rows in memory.
+//! Faults of DataFusion 55 that this project works around, shown without any of its code: plain sessions, which have
+//! none of its optimizer rules, over Parquet files and rows in memory.
 //!
 //! The SQL suites prove that answers are right with the workarounds, whether or not these are still needed. Each test
-//! here asserts what DataFusion gets wrong today, and fails once a new version gets it right. Its message then names the
-//! file whose workaround can be removed, together with the test. The comment at a workaround names its test.
+//! here asserts what DataFusion gets wrong today, and fails once a new version gets it right. Its message then names
+//! the file whose workaround can be removed, together with the test. The comment at a workaround names its test.
 //!
 //! Parquet files have row groups of 1,000 rows, and filters are applied to their rows, so that it shows which of them
 //! are wrong. The feature `cli` brings Parquet along: `cargo all-tests` runs these tests, `cargo test` does not.

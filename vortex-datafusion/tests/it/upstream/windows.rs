@@ -57,7 +57,8 @@ async fn windows_below_a_limit_lack_rows() {
     let plain = Plain::new(2);
     // Rows are passed on one by one.
     plain.run("SET datafusion.execution.batch_size = 1").await;
-    // Once two rows of p = 0 are known, rows of p = 2 are no longer taken in. One has been, by then, in the other partition.
+    // Once two rows of p = 0 are known, rows of p = 2 are no longer taken in. One has been, by then, in the other
+    // partition.
     let partitions = [
         Slow { turns: 0, batches: vec![rows(2, &[100])] },
         Slow { turns: 1000, batches: vec![rows(0, &[1, 2, 3]), rows(2, &[1])] },

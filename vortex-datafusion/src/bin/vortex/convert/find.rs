@@ -114,8 +114,8 @@ pub(super) async fn find(
 }
 
 async fn objects(stores: &Stores, state: &SessionState, url: &ListingTableUrl) -> Outcome<Vec<ObjectMeta>> {
-    // Folders of partitions are like other folders in a glob; DataFusion does not treat them as part of the path. If a file
-    // does not exist, it would ask for a list, which web servers do not have.
+    // Folders of partitions are like other folders in a glob; DataFusion does not treat them as part of the path. If a
+    // file does not exist, it would ask for a list, which web servers do not have.
     if url.get_glob().is_some() || matches!(url.scheme(), "http" | "https") {
         return stores.objects(url).await;
     }

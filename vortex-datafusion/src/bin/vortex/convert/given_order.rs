@@ -13,8 +13,8 @@ use object_store::path::Path;
 
 use super::find::Found;
 
-/// The plan with the files of its scans, or the parts of them, in the order of `files`, one partition after the other. Scans
-/// keep the order of rows; those that change have none that is known.
+/// The plan with the files of its scans, or the parts of them, in the order of `files`, one partition after the other.
+/// Scans keep the order of rows; those that change have none that is known.
 pub(super) fn in_given_order(
     plan: Arc<dyn ExecutionPlan>,
     files: &[Found],

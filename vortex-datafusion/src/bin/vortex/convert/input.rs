@@ -238,7 +238,8 @@ impl Reader {
         Ok(Rows { schema: plan.schema(), count, order, batches: batches.boxed() })
     }
 
-    /// All rows of a table of files, or some of their columns, in partitions that follow each other in the order of the files.
+    /// All rows of a table of files, or some of their columns, in partitions that follow each other in the order of the
+    /// files.
     async fn scan(
         &self,
         table: &dyn TableProvider,
@@ -286,7 +287,8 @@ fn with_advice(error: DataFusionError, table: &Schema) -> Failure {
     }
 }
 
-/// An error about a value of a CSV file with the name of the column, instead of its position, and the line as editors count.
+/// An error about a value of a CSV file with the name of the column, instead of its position, and the line as editors
+/// count.
 fn with_name(message: String, table: &Schema) -> String {
     let named = || {
         let (before, rest) = message.split_once("' for column ")?;

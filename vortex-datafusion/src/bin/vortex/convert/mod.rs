@@ -65,8 +65,9 @@ const SMALL_BYTES: u64 = 4 << 20;
 #[command(override_usage = "vortex convert [OPTIONS] <INPUT>... <OUTPUT>")]
 pub(crate) struct Arguments {
     /// What to convert: files, folders, globs; paths or URLs (s3://, gs://, az://, https://); `-` is standard
-    /// input. The last place is the file or, if it ends in `/` or is one, the folder to write: a path, or the URL of a bucket;
-    /// `-` is standard output. Files that exist are replaced; parts (--target-file-size) are refused if they exist.
+    /// input. The last place is the file or, if it ends in `/` or is one, the folder to write: a path, or the URL of a
+    /// bucket; `-` is standard output. Files that exist are replaced; parts (--target-file-size) are refused if they
+    /// exist.
     #[arg(required = true, value_name = "PLACE", value_parser = PathBufValueParser::new().map(standard))]
     places: Vec<PathBuf>,
     /// The format to read; by default, extensions determine it.

@@ -1,5 +1,5 @@
-//! Rows with their numbers in the input, by which a sort keeps the order of those with equal keys. DataFusion's sorts and
-//! exchanges do not.
+//! Rows with their numbers in the input, by which a sort keeps the order of those with equal keys. DataFusion's sorts
+//! and exchanges do not.
 
 use std::mem;
 use std::sync::Arc;

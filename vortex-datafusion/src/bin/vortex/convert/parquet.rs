@@ -90,8 +90,8 @@ pub(super) fn paged(files: &[(&Found, PathBuf)], wanted: &Wanted<'_>) -> Outcome
     Ok(Some(Rows { schema: projected, count: Some(count), order: None, batches }))
 }
 
-/// What a file says about its columns. Those whose Arrow type is a dictionary of decimals or half floats are read as plain
-/// values: the reader of Arrow 59 knows no such dictionaries where Parquet has values of fixed length.
+/// What a file says about its columns. Those whose Arrow type is a dictionary of decimals or half floats are read as
+/// plain values: the reader of Arrow 59 knows no such dictionaries where Parquet has values of fixed length.
 fn metadata(file: &File) -> Outcome<ArrowReaderMetadata> {
     let metadata = ArrowReaderMetadata::load(file, ArrowReaderOptions::new())?;
     let stored = metadata.metadata().file_metadata().schema_descr().columns();
@@ -120,8 +120,8 @@ fn has_int96(description: &ParquetMetaData) -> bool {
     columns.iter().any(|column| column.physical_type() == Type::INT96)
 }
 
-/// Refuses intervals, unless the schema that Arrow stores in a file tells their kind: the reader of Arrow 59 leaves out their
-/// months.
+/// Refuses intervals, unless the schema that Arrow stores in a file tells their kind: the reader of Arrow 59 leaves out
+/// their months.
 fn check_intervals(metadata: &ArrowReaderMetadata, columns: Option<&[String]>) -> Outcome {
     let file = metadata.metadata().file_metadata();
     let entries = file.key_value_metadata().into_iter().flatten();

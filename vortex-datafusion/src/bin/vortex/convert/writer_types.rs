@@ -100,8 +100,8 @@ fn plain_type(data_type: &DataType, format: Format) -> DataType {
     let is_parquet = format == Format::Parquet;
     match data_type {
         DataType::Dictionary(_, values) if !(is_parquet && has_offsets(values)) => plain_type(values, format),
-        // Readers of Parquet refuse a dictionary of as many values as keys of 8 or 16 bits can tell apart, and each batch
-        // may bring values of its own.
+        // Readers of Parquet refuse a dictionary of as many values as keys of 8 or 16 bits can tell apart, and each
+        // batch may bring values of its own.
         DataType::Dictionary(keys, values) if keys.primitive_width().is_some_and(|bytes| bytes < 4) => {
             DataType::Dictionary(Box::new(DataType::Int32), values.clone())
         }
@@ -122,8 +122,8 @@ fn plain_type(data_type: &DataType, format: Format) -> DataType {
     }
 }
 
-/// Whether this is text or bytes other than views. Of dictionaries of other values, Arrow 59 writes Parquet files that it
-/// cannot read, or whose values of fixed length begin with that length.
+/// Whether this is text or bytes other than views. Of dictionaries of other values, Arrow 59 writes Parquet files that
+/// it cannot read, or whose values of fixed length begin with that length.
 fn has_offsets(values: &DataType) -> bool {
     matches!(values, DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary)
 }

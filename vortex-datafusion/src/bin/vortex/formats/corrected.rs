@@ -1,6 +1,6 @@
-//! Other formats than Vortex as DataFusion reads and writes them, except that errors about their columns name the file, Arrow
-//! files with columns of the same name are refused, the columns of Arrow files and the types of columns of text are found
-//! here, and minima and maxima of floats in Parquet files are estimates.
+//! Other formats than Vortex as DataFusion reads and writes them, except that errors about their columns name the file,
+//! Arrow files with columns of the same name are refused, the columns of Arrow files and the types of columns of text
+//! are found here, and minima and maxima of floats in Parquet files are estimates.
 
 use std::collections::HashMap;
 use std::slice;

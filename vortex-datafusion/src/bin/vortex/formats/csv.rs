@@ -23,8 +23,8 @@ use crate::columns::{repeated_name, with_types};
 const READ_AT_ONCE: usize = 32;
 
 /// The columns of files, with types that fit their first rows: Null if these have no value; text if no rows are to be
-/// read. Times are in microseconds, also if all first ones are whole seconds, since the parser would cut later ones off;
-/// in nanoseconds if the first ones are.
+/// read. Times are in microseconds, also if all first ones are whole seconds, since the parser would cut later ones
+/// off; in nanoseconds if the first ones are.
 pub(super) async fn schema(
     options: &CsvOptions,
     session: &dyn Session,

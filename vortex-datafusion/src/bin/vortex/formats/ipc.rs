@@ -13,10 +13,10 @@ use crate::columns::repeated_name;
 /// Schemas are expected within so many bytes from the start of a file.
 const START_BYTES: u64 = 1 << 20;
 
-/// The columns of files in a remote store, unless a web server does not return their start. From there, DataFusion does not
-/// read the files that it and other programs in Rust write: they begin with 64 instead of 8 bytes of magic and padding. See
-/// `tests/it/upstream/files.rs`: `arrow_files_of_rust_are_not_found_in_remote_stores`. Local files are checked, but left to
-/// DataFusion, which looks at their ends, too.
+/// The columns of files in a remote store, unless a web server does not return their start. From there, DataFusion does
+/// not read the files that it and other programs in Rust write: they begin with 64 instead of 8 bytes of magic and
+/// padding. See `tests/it/upstream/files.rs`: `arrow_files_of_rust_are_not_found_in_remote_stores`. Local files are
+/// checked, but left to DataFusion, which looks at their ends, too.
 ///
 /// # Errors
 /// If columns have the same name: DataFusion takes them for one, and reads those behind them from the wrong place.

@@ -1,8 +1,8 @@
 //! The columns of files of JSON lines.
 //!
 //! Arrow takes integers from 2^63 on for floating-point numbers, of which many would become equal. Here, a column of
-//! integers that has such a number is one of unsigned integers. Arrow also refuses null beside lists or objects in a list,
-//! which it reads once the type is known.
+//! integers that has such a number is one of unsigned integers. Arrow also refuses null beside lists or objects in a
+//! list, which it reads once the type is known.
 
 use std::collections::HashSet;
 use std::io::BufReader;

@@ -1,14 +1,14 @@
 //! What DataFusion gets wrong in Parquet files.
 //!
-//! Minima and maxima of floats leave out NaN. If they are equal, DataFusion 55 would take each value for that one, and it would answer `max` with
-//! the greatest number, although NaN is above it. See `tests/it/upstream/statistics.rs`:
+//! Minima and maxima of floats leave out NaN. If they are equal, DataFusion 55 would take each value for that one, and
+//! it would answer `max` with the greatest number, although NaN is above it. See `tests/it/upstream/statistics.rs`:
 //! `statistics_of_parquet_files_leave_out_nan`.
 
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::Statistics;
 
-/// The unit in which timestamps of 96 bits are read: they may be any day, of which those outside of 1677 to 2262 would be
-/// taken for others in nanoseconds. Spark writes no finer ones.
+/// The unit in which timestamps of 96 bits are read: they may be any day, of which those outside of 1677 to 2262 would
+/// be taken for others in nanoseconds. Spark writes no finer ones.
 pub(crate) const INT96_UNIT: &str = "us";
 
 /// The statistics of a file with these columns, as estimates where NaN is left out.

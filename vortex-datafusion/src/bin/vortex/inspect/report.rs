@@ -13,8 +13,8 @@ use vortex_core::{Excerpt, VortexFile};
 
 use super::{Arguments, Part};
 
-/// Maximum number of array nodes, and bytes of zone tables, that are kept to be shown: a small file may refer to the same
-/// ones any number of times.
+/// Maximum number of array nodes, and bytes of zone tables, that are kept to be shown: a small file may refer to the
+/// same ones any number of times.
 const MAX_NODES: usize = 4 << 20;
 const MAX_ZONE_BYTES: usize = 256 << 20;
 

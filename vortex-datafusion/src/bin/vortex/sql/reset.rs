@@ -6,8 +6,8 @@ use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectNamePart, Set, Statemen
 
 use super::session::SETTINGS;
 
-/// Makes `RESET vortex.x` the statement that restores the default: `SET vortex.x = 'default'`; and `RESET datafusion.x` the
-/// one that restores the value of the command line, if this has one of its own.
+/// Makes `RESET vortex.x` the statement that restores the default: `SET vortex.x = 'default'`; and `RESET datafusion.x`
+/// the one that restores the value of the command line, if this has one of its own.
 pub(super) fn set_default(statement: &mut Statement) {
     let Statement::Reset(ResetStatement::Variable(variable)) = &*statement else { return };
     // It may be quoted as a whole.

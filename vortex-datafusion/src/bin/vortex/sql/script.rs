@@ -84,8 +84,8 @@ async fn run(session: &mut Session, mut lines: impl BufRead, place: &str) -> Out
     if statement.trim().is_empty() { Ok(()) } else { run_one(session, &statement, place, first_line).await }
 }
 
-/// Whether a statement may end in a line: finding out whether a `;` is within quotes takes the longer the more lines there
-/// are before.
+/// Whether a statement may end in a line: finding out whether a `;` is within quotes takes the longer the more lines
+/// there are before.
 fn may_end(line: &str) -> bool {
     let mut after = line.match_indices(';').map(|(at, _)| line[at + 1..].trim_start());
     after.any(|rest| rest.is_empty() || rest.starts_with("--") || rest.starts_with("/*"))

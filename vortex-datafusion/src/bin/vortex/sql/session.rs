@@ -87,8 +87,8 @@ pub(super) const SETTINGS: [(&str, &str); 8] = [
     ("datafusion.format.null", "NULL"),
     // Otherwise, line breaks within quotes end rows where DataFusion cuts a CSV file into parts.
     ("datafusion.catalog.newlines_in_values", "true"),
-    // DataFusion 55 leaves out aggregates of expressions: of `min(b), min(abs(c))` over Parquet files, the second would be
-    // that of the rows which may improve the first. See `tests/it/upstream/filters.rs`:
+    // DataFusion 55 leaves out aggregates of expressions: of `min(b), min(abs(c))` over Parquet files, the second would
+    // be that of the rows which may improve the first. See `tests/it/upstream/filters.rs`:
     // `filters_of_aggregations_leave_out_expressions`.
     ("datafusion.optimizer.enable_aggregate_dynamic_filter_pushdown", "false"),
     // DataFusion 55 computes windows from too few rows if several of them look at later ones. See
@@ -96,8 +96,8 @@ pub(super) const SETTINGS: [(&str, &str); 8] = [
     ("datafusion.optimizer.enable_window_limits", "false"),
     // In nanoseconds, days before 1677 and after 2262 would be taken for others.
     ("datafusion.execution.parquet.coerce_int96", INT96_UNIT),
-    // Each batch that waits on disk for a partition gets a file of its own: otherwise, DataFusion 55 may wait for ever for a
-    // batch in a file that nobody continues. See `tests/it/upstream/memory.rs`:
+    // Each batch that waits on disk for a partition gets a file of its own: otherwise, DataFusion 55 may wait for ever
+    // for a batch in a file that nobody continues. See `tests/it/upstream/memory.rs`:
     // `partitions_do_not_wait_for_ever_for_batches_in_files_of_their_own`.
     ("datafusion.execution.max_spill_file_size_bytes", "1"),
 ];
