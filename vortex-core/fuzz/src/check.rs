@@ -1,7 +1,6 @@
 //! What must hold of whatever opens: no panic, valid Arrow, and pushed-down operations that
 //! return what decode-then-operate returns.
 
-use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -13,7 +12,7 @@ use futures::TryStreamExt as _;
 use vortex_core::array::{ArrayRef, EncodedRef, encoded_bytes};
 use vortex_core::dtype::DType;
 use vortex_core::dtype::arrow::data_type;
-use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Like, Predicate, RowPredicate};
+use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Like, Predicate};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::MemoryFile;
 use vortex_core::scalar::Scalar;
@@ -191,26 +190,6 @@ pub fn file(file: &VortexFile) -> Result<RecordBatch> {
     block_on(rows_of(file.scan().with_row_ranges(0..file.row_count().min(MAX_ROWS))))
 }
 
-/// A predicate that every row passes, and that statistics know nothing of.
-#[derive(Debug)]
-struct Always;
-
-impl fmt::Display for Always {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("always")
-    }
-}
-
-impl RowPredicate for Always {
-    fn columns(&self) -> &[FieldPath] {
-        &[]
-    }
-
-    fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray, Error> {
-        Ok(vec![true; batch.num_rows()].into())
-    }
-}
-
 /// Compares a filtered scan, one of single rows, and aggregates with the scan of everything.
 pub fn pushdown(file: &VortexFile, choices: &mut Choices<'_>) -> Result<()> {
     let whole = self::file(file)?;
@@ -237,7 +216,9 @@ pub fn pushdown(file: &VortexFile, choices: &mut Choices<'_>) -> Result<()> {
     };
     let part = Expr::Field(FieldPath::new([Arc::clone(name)]), predicate.clone());
     // Statistics may lie; in this form the filter is evaluated on every row.
-    let fails = Expr::And(vec![Expr::Not(Box::new(part.clone())), Expr::Rows(Arc::new(Always))]);
+    // Statistics cannot evaluate what every row passes.
+    let always = Expr::rows("always", [""; 0], |batch| Ok(vec![true; batch.num_rows()].into()));
+    let fails = Expr::And(vec![Expr::Not(Box::new(part.clone())), always]);
     let scan = || file.scan().with_row_ranges(rows.clone());
     let _pruned = block_on(rows_of(scan().with_filter(part)));
     let found = block_on(rows_of(scan().with_filter(Expr::Not(Box::new(fails)))));

@@ -6,29 +6,30 @@
 
 mod column;
 mod display;
+mod dynamic;
 mod eval;
 mod in_list;
 mod interval;
 mod like;
 mod lookup;
 mod predicate;
+mod rows;
 
-use std::fmt::{Debug, Display};
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, RecordBatch};
-
 pub use column::{ColumnExpr, column};
+pub use dynamic::{DynamicFilter, SharedFilter};
 pub use eval::evaluate;
 pub use in_list::InList;
 pub(crate) use interval::{Interval, Intervals};
 pub use like::Like;
 pub(crate) use like::Pattern;
 pub use predicate::{CompareOp, Predicate};
+pub use rows::RowPredicate;
 
+use crate::Error;
 use crate::dtype::DType;
 use crate::scalar::Scalar;
-use crate::{Error, Result};
 
 /// A path of field names from the root: `["address", "city"]`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -119,42 +120,6 @@ pub enum Expr {
     /// A dynamic filter, which tightens while the scan runs. Rows that it rejects may be dropped, but need not be: the
     /// caller that supplied it checks them again. It is combined with other filters by AND only.
     Dynamic(Arc<dyn DynamicFilter>),
-}
-
-/// A predicate over whole rows, supplied by the caller.
-pub trait RowPredicate: Debug + Display + Send + Sync {
-    /// The columns that it reads. The batch passed to `evaluate` has one column per path, in this order, in
-    /// the type that decoding prefers.
-    fn columns(&self) -> &[FieldPath];
-
-    /// The Arrow schema that the batch must have, if the types that decoding prefers are not suitable.
-    fn schema(&self) -> Option<arrow::datatypes::SchemaRef> {
-        None
-    }
-
-    /// Returns one outcome per row of the batch, which must depend only on that row.
-    ///
-    /// # Errors
-    /// Any error that makes the query fail, as [`Error::External`].
-    fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray>;
-}
-
-/// A filter whose bounds tighten while the scan runs: top-k thresholds, join keys.
-pub trait DynamicFilter: Debug + Display + Send + Sync {
-    /// All columns that `current` may ever read, so that their statistics can be loaded in advance. They must not
-    /// change while the scan runs.
-    fn columns(&self) -> Vec<FieldPath>;
-
-    /// A number that changes whenever `current` does. Cheap; called per split.
-    fn generation(&self) -> u64;
-
-    /// The filter as known now; `None` while nothing is known.
-    fn current(&self) -> Option<Expr>;
-
-    /// Whether the filter may be applied to rows, not only to statistics.
-    fn checks_rows(&self) -> bool {
-        true
-    }
 }
 
 impl std::ops::Not for Expr {

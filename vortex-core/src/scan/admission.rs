@@ -295,15 +295,14 @@ impl Eagerness {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt;
 
-    use arrow::array::{BooleanArray, Int64Array, RecordBatch};
+    use arrow::array::{Int64Array, RecordBatch};
     use futures::TryStreamExt as _;
 
     use super::super::fetch::lease;
     use super::*;
     use crate::VortexFile;
-    use crate::expr::{Expr, FieldPath, RowPredicate, column};
+    use crate::expr::{Expr, column};
     use crate::given::{Refuses, Stored, file_of};
     use crate::io::StorageProfile;
     use crate::kernels::random;
@@ -323,26 +322,6 @@ mod tests {
         file_of([table]).await
     }
 
-    /// A predicate of the caller on one column.
-    #[derive(Debug)]
-    struct Reads([FieldPath; 1]);
-
-    impl fmt::Display for Reads {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "reads({})", self.0[0])
-        }
-    }
-
-    impl RowPredicate for Reads {
-        fn columns(&self) -> &[FieldPath] {
-            &self.0
-        }
-
-        fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray> {
-            Ok(vec![true; batch.num_rows()].into())
-        }
-    }
-
     #[tokio::test]
     async fn few_splits_are_admitted_if_the_filter_reads_lists_stored_apart() {
         let apart = golden("0.91.0/list_nested.unstable.vortex").await;
@@ -354,7 +333,8 @@ mod tests {
             let most = |file: &VortexFile, filter: Expr| {
                 most_admitted(&Plan::new(&file.scan().with_filter(filter)).unwrap())
             };
-            let reads = || Expr::Rows(Arc::new(Reads([name.as_str().into()])));
+            let reads =
+                || Expr::rows("reads", [name.as_str()], |batch| Ok(vec![true; batch.num_rows()].into()));
             assert_eq!(most(&apart, reads()), MAX_ADMITTED_LOCAL, "{name}");
             assert_eq!(most(&together, reads()), MAX_ADMITTED_REMOTE, "{name}");
             // Whether lists are null is known without them.

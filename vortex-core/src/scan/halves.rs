@@ -49,7 +49,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use arrow::array::{ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, StringArray};
+    use arrow::array::{ArrayRef, AsArray as _, Int64Array, RecordBatch, StringArray};
     use arrow::compute::{cast, concat_batches};
     use arrow::datatypes::DataType;
     use bytes::Bytes;
@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
     use crate::VortexFile;
-    use crate::expr::{Expr, FieldPath, RowPredicate, column};
+    use crate::expr::{Expr, column};
     use crate::file::OpenOptions;
     use crate::given::written;
     use crate::io::MemoryFile;
@@ -130,7 +130,7 @@ mod tests {
         let filters = [
             column("word").ilike(pattern),
             column("word").is_in(["x"; 9]).or(column("number").lt(5)),
-            Expr::Rows(Arc::new(Even::default())),
+            is_even().0,
         ];
         for filter in filters {
             let (found, expected) = (rows(&strict, &filter).await, rows(&lax, &filter).await);
@@ -141,44 +141,25 @@ mod tests {
         assert_eq!(found, lax.scan().aggregate().await.unwrap());
     }
 
-    /// Words that begin with an even digit, as the caller finds them.
-    #[derive(Debug)]
-    struct Even {
-        columns: [FieldPath; 1],
-        evaluated: AtomicUsize,
-    }
-
-    impl Default for Even {
-        fn default() -> Self {
-            Self { columns: ["word".into()], evaluated: AtomicUsize::new(0) }
-        }
-    }
-
-    impl std::fmt::Display for Even {
-        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("even")
-        }
-    }
-
-    impl RowPredicate for Even {
-        fn columns(&self) -> &[FieldPath] {
-            &self.columns
-        }
-
-        fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray> {
-            self.evaluated.fetch_add(1, Ordering::SeqCst);
+    /// Words that begin with an even digit, as the caller finds them, and how often it was asked.
+    fn is_even() -> (Expr, Arc<AtomicUsize>) {
+        let evaluated = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&evaluated);
+        let even = Expr::rows("even", ["word"], move |batch| {
+            counted.fetch_add(1, Ordering::SeqCst);
             let words = cast(batch.column(0), &DataType::Utf8)?;
             let is_even = |word: Option<&str>| Some(word?.as_bytes()[0] % 2 == 0);
             Ok(words.as_string::<i32>().iter().map(is_even).collect())
-        }
+        });
+        (even, evaluated)
     }
 
     #[tokio::test]
     async fn rows_beyond_the_limit_are_not_filtered_or_counted_in_any_number_of_parts() {
         let table = table(40_000, |n| format!("{} is squared ", n * n).repeat(10));
         let file = open(written([table], WriteOptions::new()).await, 100_000).await;
-        let even = Arc::new(Even::default());
-        let filters = [column("word").ilike("%9%5 IS sq%"), Expr::Rows(Arc::clone(&even) as _)];
+        let (even, evaluated) = is_even();
+        let filters = [column("word").ilike("%9%5 IS sq%"), even];
         for filter in filters {
             // The words themselves could not be held in any case.
             let scan = file.scan().with_filter(filter.clone()).with_projection(["number"]);
@@ -186,7 +167,7 @@ mod tests {
             let error = found.err().map(|error| error.to_string());
             assert!(error.is_some_and(|error| error.contains("exceed 100000 bytes")), "{filter}");
         }
-        let evaluated = even.evaluated.load(Ordering::SeqCst);
+        let evaluated = evaluated.load(Ordering::SeqCst);
         let most = file.scan().splits().unwrap().len() * (MAX_PARTS + 1);
         assert!((1..=most).contains(&evaluated), "{evaluated} parts");
         let error = file.scan().with_projection(["word"]).aggregate().await.unwrap_err();

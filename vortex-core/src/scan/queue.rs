@@ -32,7 +32,7 @@ impl SplitQueue {
         self.splits.is_empty()
     }
 
-    /// The first of all rows.
+    /// The first row of all splits that wait.
     pub(super) fn first_row(&self) -> Option<u64> {
         self.splits.iter().map(|split| split.task.split.rows.start).min()
     }
@@ -191,7 +191,6 @@ fn has_memory_for(plan: &Plan, split: &FilteredSplit) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::{self, Display};
     use std::sync::atomic::Ordering;
     use std::time::Duration;
 
@@ -202,7 +201,7 @@ mod tests {
     use super::super::admission::Admission;
     use super::*;
     use crate::VortexFile;
-    use crate::expr::{DynamicFilter, Expr, FieldPath, column};
+    use crate::expr::{Expr, SharedFilter, column};
     use crate::given::{Stored, written};
     use crate::io::{Scheduler, StorageProfile};
     use crate::kernels::random;
@@ -241,32 +240,9 @@ mod tests {
         assert!(alone * 2 < splits, "{alone} rounds of reads for {splits} splits");
     }
 
-    /// A dynamic filter about which nothing is known.
-    #[derive(Debug)]
-    struct Unknown;
-
-    impl Display for Unknown {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("unknown")
-        }
-    }
-
-    impl DynamicFilter for Unknown {
-        fn columns(&self) -> Vec<FieldPath> {
-            Vec::new()
-        }
-
-        fn generation(&self) -> u64 {
-            0
-        }
-
-        fn current(&self) -> Option<Expr> {
-            None
-        }
-    }
-
-    #[tokio::test]
-    async fn of_the_best_rows_on_remote_storage_all_are_requested_but_few_decoded_at_once() {
+    /// The filtered splits of a remote file that is read best first: all of them hold more rows with the least key than
+    /// are wanted.
+    async fn of_equal_keys() -> (Arc<Plan>, Recent, SplitQueue) {
         let mut next = random(1);
         let mut batch = |_| {
             let mut numbers = |bits| {
@@ -275,8 +251,7 @@ mod tests {
             RecordBatch::try_from_iter([("key", numbers(3)), ("value", numbers(-1))]).unwrap()
         };
         let file = VortexFile::open(remote((0..8).map(&mut batch)).await).await.unwrap();
-        // All splits hold more rows with the least key than are wanted.
-        let scan = file.scan().with_filter(Expr::Dynamic(Arc::new(Unknown)));
+        let scan = file.scan().with_filter(Expr::Dynamic(Arc::new(SharedFilter::new(["key"]))));
         let scan = scan.with_best_first("key", SortOptions::default());
         let plan = Arc::new(Plan::new(&scan).unwrap());
         let mut admission = Admission::new(&plan, ZoneMaps::read(&plan).await.unwrap());
@@ -286,6 +261,12 @@ mod tests {
         for split in admission.admit(0, None, &mut recent).unwrap() {
             queue.push(split.filter().await.unwrap());
         }
+        (plan, recent, queue)
+    }
+
+    #[tokio::test]
+    async fn of_the_best_rows_on_remote_storage_all_are_requested_but_few_decoded_at_once() {
+        let (_plan, mut recent, mut queue) = of_equal_keys().await;
         let all = queue.len();
         assert!(all > 3, "{all} splits");
         let taken = queue.take(2, true, &mut recent).unwrap();
@@ -294,5 +275,15 @@ mod tests {
         let more = queue.take(1, false, &mut recent).unwrap();
         assert_eq!(more.len(), 1);
         assert!(queue.best_at_work);
+    }
+
+    #[tokio::test]
+    async fn without_memory_the_best_splits_are_decoded_one_after_the_other() {
+        let (plan, mut recent, mut queue) = of_equal_keys().await;
+        let memory = &plan.memory;
+        let _others = memory.take_anyway(memory.limit() + 1);
+        assert_eq!(queue.take_first(2, true, &mut recent).unwrap().len(), 1);
+        assert!(queue.take_first(1, false, &mut recent).unwrap().is_empty());
+        assert_eq!(queue.take_first(2, true, &mut recent).unwrap().len(), 1);
     }
 }

@@ -298,7 +298,6 @@ impl FilteredSplit {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt;
 
     use arrow::array::Int64Array;
 
@@ -307,7 +306,7 @@ mod tests {
     use super::super::zone_maps::ZoneMaps;
     use super::*;
     use crate::VortexFile;
-    use crate::expr::{DynamicFilter, Expr, FieldPath, column};
+    use crate::expr::{Expr, SharedFilter, column};
     use crate::given::{Stored, file_of, written};
     use crate::io::StorageProfile;
     use crate::kernels::random;
@@ -342,30 +341,6 @@ mod tests {
         assert!(!split.reads_singly(&want).unwrap());
     }
 
-    /// A filter that may tighten.
-    #[derive(Debug)]
-    struct Tightening;
-
-    impl fmt::Display for Tightening {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("number > 0, or less")
-        }
-    }
-
-    impl DynamicFilter for Tightening {
-        fn columns(&self) -> Vec<FieldPath> {
-            vec!["number".into()]
-        }
-
-        fn generation(&self) -> u64 {
-            0
-        }
-
-        fn current(&self) -> Option<Expr> {
-            Some(column("number").gt(0))
-        }
-    }
-
     #[tokio::test]
     async fn rows_beyond_a_limit_are_wanted_if_others_may_still_be_rejected() {
         let table =
@@ -373,7 +348,9 @@ mod tests {
         let scan = file_of([table]).await.scan().with_limit(2);
         let left = |scan: ScanBuilder| Plan::new(&scan).unwrap().within_limit(Mask::all(9)).true_count();
         assert_eq!(left(scan.clone().with_filter(column("number").gt(0))), 2);
-        assert_eq!(left(scan.clone().with_filter(Expr::Dynamic(Arc::new(Tightening)))), 9);
+        let tightening = SharedFilter::new(["number"]);
+        tightening.set(column("number").gt(0));
+        assert_eq!(left(scan.clone().with_filter(Expr::Dynamic(Arc::new(tightening)))), 9);
         assert_eq!(left(scan.with_best_first("number", Default::default())), 9);
     }
 

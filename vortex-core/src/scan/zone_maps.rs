@@ -326,57 +326,26 @@ async fn read_tables(
 
 #[cfg(test)]
 mod tests {
-    use std::fmt;
-    use std::sync::atomic::{AtomicI64, Ordering};
-
     use arrow::array::{Int64Array, RecordBatch};
 
     use super::*;
-    use crate::dtype::{DType, PType};
-    use crate::expr::{CompareOp, DynamicFilter};
+    use crate::expr::{SharedFilter, column};
     use crate::file::OpenOptions;
     use crate::given::{file_of, written};
     use crate::limits::Limits;
-    use crate::scalar::{Scalar, Value};
     use crate::write::WriteOptions;
-
-    /// Numbers below a limit that changes.
-    #[derive(Debug)]
-    struct Below(AtomicI64);
-
-    impl fmt::Display for Below {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "number < {}", self.0.load(Ordering::SeqCst))
-        }
-    }
-
-    impl DynamicFilter for Below {
-        fn columns(&self) -> Vec<FieldPath> {
-            vec!["number".into()]
-        }
-
-        fn generation(&self) -> u64 {
-            self.0.load(Ordering::SeqCst).unsigned_abs()
-        }
-
-        fn current(&self) -> Option<Expr> {
-            let limit = Value::Int(self.0.load(Ordering::SeqCst));
-            let limit = Scalar::try_new(DType::Primitive(PType::I64, false), limit).ok()?;
-            Some(Expr::compare("number", CompareOp::Lt, limit))
-        }
-    }
 
     #[tokio::test]
     async fn zone_tables_that_are_held_together_are_limited_together() {
-        let column = |name: &str| {
+        let noise = |name: &str| {
             let numbers = Int64Array::from_iter_values((0..40 << 13).map(|row: i64| row * row % 10_007));
             (name.to_owned(), Arc::new(numbers) as _)
         };
-        let table = RecordBatch::try_from_iter(["a", "b", "c"].map(column)).unwrap();
+        let table = RecordBatch::try_from_iter(["a", "b", "c"].map(noise)).unwrap();
         let bytes = written([table], WriteOptions::new()).await;
         let maps = async |limits: Limits, columns: &[&str]| {
             let file = OpenOptions::new().with_limits(limits).open_bytes(bytes.clone()).unwrap();
-            let filter = columns.iter().map(|name| crate::expr::column(*name).gt(10_000)).reduce(Expr::and);
+            let filter = columns.iter().map(|name| column(*name).gt(10_000)).reduce(Expr::and);
             let plan = Plan::new(&file.scan().with_filter(filter.unwrap())).unwrap();
             ZoneMaps::read(&plan).await.unwrap().maps.len()
         };
@@ -398,7 +367,8 @@ mod tests {
         let numbers = Int64Array::from_iter_values(0..5 * ZONE);
         let table = RecordBatch::try_from_iter([("number", Arc::new(numbers) as _)]).unwrap();
         let file = file_of([table]).await;
-        let below = Arc::new(Below(AtomicI64::new(5 * ZONE)));
+        let below = Arc::new(SharedFilter::new(["number"]));
+        below.set(column("number").lt(5 * ZONE));
         let scan = file.scan().with_filter(Expr::Dynamic(Arc::clone(&below) as _));
         let plan = Plan::new(&scan).unwrap();
         let mut zone_maps = ZoneMaps::read(&plan).await.unwrap();
@@ -409,7 +379,7 @@ mod tests {
             (1, 2 * ZONE + 5, [true, true, false, false, false]),
             (0, ZONE, [true, false, false, false, false]),
         ] {
-            below.0.store(limit, Ordering::SeqCst);
+            below.set(column("number").lt(limit));
             assert!(zone_maps.refresh(&plan, from as u64).unwrap());
             let outcomes = zone_maps.verdicts[0].as_ref().unwrap().outcomes();
             assert_eq!(outcomes.may.iter().collect::<Vec<_>>(), expected, "{limit}, from {from}");

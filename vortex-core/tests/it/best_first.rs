@@ -1,19 +1,15 @@
 //! Scans for the first rows of an order.
 
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use arrow::array::{ArrayRef, AsArray as _, Float64Array, Int64Array, RecordBatch};
 use arrow::compute::SortOptions;
 use arrow::datatypes::Int64Type;
 use bytes::Bytes;
 use futures::StreamExt as _;
-use vortex_core::dtype::{DType, PType};
-use vortex_core::expr::{CompareOp, DynamicFilter, Expr, FieldPath};
+use vortex_core::expr::{Expr, SharedFilter, column};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::{MemoryPool, Scheduler, StorageProfile};
-use vortex_core::scalar::{Scalar, Value};
 use vortex_core::scan::{BestRows, ScanBuilder, ScanMetrics};
 use vortex_core::write::WriteOptions;
 use vortex_core::{Limits, VortexFile};
@@ -23,42 +19,9 @@ use crate::random::scattered;
 
 const ROWS: i64 = 1_000_000;
 
-/// Rows whose key is at least an increasing threshold; the caller checks them again.
-#[derive(Debug, Default)]
-struct Threshold {
-    least: AtomicI64,
-    checks_rows: bool,
-}
-
-impl fmt::Display for Threshold {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "key >= {}", self.least.load(Ordering::SeqCst))
-    }
-}
-
-impl DynamicFilter for Threshold {
-    fn columns(&self) -> Vec<FieldPath> {
-        vec!["key".into()]
-    }
-
-    fn generation(&self) -> u64 {
-        self.least.load(Ordering::SeqCst).unsigned_abs()
-    }
-
-    fn current(&self) -> Option<Expr> {
-        let least = self.least.load(Ordering::SeqCst);
-        let least = Scalar::try_new(DType::Primitive(PType::I64, false), Value::Int(least)).ok()?;
-        (self.generation() > 0).then(|| Expr::compare("key", CompareOp::GtEq, least))
-    }
-
-    fn checks_rows(&self) -> bool {
-        self.checks_rows
-    }
-}
-
-/// A threshold that is checked on rows as well.
-fn on_rows() -> Threshold {
-    Threshold { checks_rows: true, ..Threshold::default() }
+/// A threshold of keys that is checked on rows as well.
+fn on_rows() -> SharedFilter {
+    SharedFilter::new(["key"])
 }
 
 const DESCENDING: SortOptions = SortOptions { descending: true, nulls_first: false };
@@ -101,14 +64,14 @@ async fn rows(scan: ScanBuilder) -> Vec<i64> {
 /// The greatest `count` keys, determined like a top-k operator does, and the metrics of the scan, which is
 /// told that about ten are wanted and prunes by statistics only.
 async fn greatest(file: &VortexFile, count: usize) -> (Vec<i64>, Arc<ScanMetrics>) {
-    greatest_of(file, count, Arc::default(), Threshold::default()).await
+    greatest_of(file, count, Arc::default(), on_rows().for_statistics()).await
 }
 
 async fn greatest_of(
     file: &VortexFile,
     count: usize,
     found: Arc<BestRows>,
-    threshold: Threshold,
+    threshold: SharedFilter,
 ) -> (Vec<i64>, Arc<ScanMetrics>) {
     let threshold = Arc::new(threshold);
     let metrics = Arc::new(ScanMetrics::default());
@@ -122,7 +85,7 @@ async fn greatest_of(
         best.sort_unstable_by(|a, b| b.cmp(a));
         best.truncate(count);
         if best.len() == count {
-            threshold.least.store(best[count - 1], Ordering::SeqCst);
+            threshold.set(column("key").gt_eq(best[count - 1]));
         }
     }
     (best, metrics)
@@ -170,7 +133,7 @@ async fn more_rows_than_expected_are_found_all_the_same() {
     let bytes = of_keys(shuffled).await;
     for file in [opened(bytes.clone()).await, remote(bytes).await] {
         for (wanted, told) in [(2_000, 10), (3, 1), (50, 5_000), (1, 0)] {
-            for threshold in [Threshold::default(), on_rows()] {
+            for threshold in [on_rows().for_statistics(), on_rows()] {
                 let (best, _) = greatest_of(&file, wanted, Arc::new(BestRows::new(told)), threshold).await;
                 assert_eq!(best, expected[..wanted], "{wanted} wanted, {told} told");
             }
@@ -263,7 +226,7 @@ async fn splits_too_large_to_be_ranked_are_read_all_the_same() {
 #[tokio::test]
 async fn rows_of_one_key_are_all_returned() {
     let file = file(|row| row % 2).await;
-    let filter = Expr::Dynamic(Arc::new(Threshold::default()));
+    let filter = Expr::Dynamic(Arc::new(on_rows().for_statistics()));
     let scan = file.scan().with_filter(filter).with_best_first("key", DESCENDING);
     assert!(rows(scan).await.into_iter().eq(0..ROWS), "each row once, as long as no filter tightens");
 }

@@ -1,6 +1,5 @@
 //! Filters that need not be checked, since the caller checks the rows again.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -8,7 +7,7 @@ use std::time::{Duration, Instant};
 use arrow::array::{ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
 use vortex_core::Level;
-use vortex_core::expr::{DynamicFilter, Expr, FieldPath, RowPredicate, column};
+use vortex_core::expr::{Expr, SharedFilter, column};
 use vortex_core::scan::{ScanBuilder, ScanMetrics};
 use vortex_core::write::WriteOptions;
 use vortex_core::{Error, Result, VortexFile};
@@ -26,26 +25,20 @@ struct Multiples {
     least_seen: i64,
     /// The time that each evaluation takes.
     pause: Duration,
-    columns: [FieldPath; 1],
+    column: &'static str,
     seen: Arc<AtomicUsize>,
 }
 
 impl Multiples {
     fn of(of: i64) -> Self {
-        let (pause, columns) = (Duration::ZERO, ["key".into()]);
-        Self { of, all_below: 0, least_seen: 0, pause, columns, seen: Arc::default() }
+        let (pause, column) = (Duration::ZERO, "key");
+        Self { of, all_below: 0, least_seen: 0, pause, column, seen: Arc::default() }
     }
-}
 
-impl fmt::Display for Multiples {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "key % {} = 0", self.of)
-    }
-}
-
-impl RowPredicate for Multiples {
-    fn columns(&self) -> &[FieldPath] {
-        &self.columns
+    /// With the number of rows seen.
+    fn filter(self) -> (Arc<AtomicUsize>, Expr) {
+        let (seen, name) = (Arc::clone(&self.seen), format!("{} % {} = 0", self.column, self.of));
+        (seen, Expr::rows(name, [self.column], move |batch| self.evaluate(batch)))
     }
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray> {
@@ -57,28 +50,11 @@ impl RowPredicate for Multiples {
     }
 }
 
-/// A filter that is known from the beginning.
-#[derive(Debug)]
-struct Known(Expr);
-
-impl fmt::Display for Known {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)
-    }
-}
-
-impl DynamicFilter for Known {
-    fn columns(&self) -> Vec<FieldPath> {
-        vec!["key".into()]
-    }
-
-    fn generation(&self) -> u64 {
-        1
-    }
-
-    fn current(&self) -> Option<Expr> {
-        Some(self.0.clone())
-    }
+/// A dynamic filter that is known from the beginning.
+fn known(filter: Expr) -> Expr {
+    let known = SharedFilter::new(["key"]);
+    known.set(filter);
+    Expr::Dynamic(Arc::new(known))
 }
 
 /// A file of which every zone has small and large keys.
@@ -94,7 +70,7 @@ async fn file(key: impl Fn(i64) -> i64) -> VortexFile {
 
 /// The keys returned by a scan without some rows, with a filter that need not be checked.
 async fn keys_without(file: VortexFile, rows: impl Into<Arc<[u64]>>, filter: Expr) -> Vec<i64> {
-    let scan = file.scan().with_filter(Expr::Dynamic(Arc::new(Known(filter))));
+    let scan = file.scan().with_filter(known(filter));
     let found = collect(scan.with_excluded_rows(rows)).await.unwrap();
     found.column(0).as_primitive::<Int64Type>().values().to_vec()
 }
@@ -103,13 +79,9 @@ async fn keys(filter: Expr) -> Vec<i64> {
     keys_without(mixed().await, [], filter).await
 }
 
-fn rows(predicate: Multiples) -> (Arc<AtomicUsize>, Expr) {
-    (Arc::clone(&predicate.seen), Expr::Rows(Arc::new(predicate)))
-}
-
 #[tokio::test]
 async fn a_predicate_that_rejects_nearly_all_rows_is_evaluated_on_all() {
-    let (seen, multiples) = rows(Multiples::of(10_000));
+    let (seen, multiples) = Multiples::of(10_000).filter();
     let mut found = keys(multiples).await;
     found.sort_unstable();
     assert_eq!(found, (0..100).map(|key| key * 10_000).collect::<Vec<_>>());
@@ -118,14 +90,14 @@ async fn a_predicate_that_rejects_nearly_all_rows_is_evaluated_on_all() {
 
 #[tokio::test]
 async fn a_predicate_that_many_rows_pass_is_evaluated_on_samples() {
-    let (seen, multiples) = rows(Multiples::of(3));
+    let (seen, multiples) = Multiples::of(3).filter();
     assert_eq!(keys(multiples).await.len(), ROWS as usize);
     assert!((1..ROWS as usize / 8).contains(&seen.load(Ordering::SeqCst)));
 }
 
 #[tokio::test]
 async fn what_encodings_answer_is_applied_even_if_the_rest_does_not_pay() {
-    let (seen, multiples) = rows(Multiples::of(3));
+    let (seen, multiples) = Multiples::of(3).filter();
     let found = keys(column("key").lt(ROWS / 2).and(multiples)).await;
     assert!(found.iter().all(|key| *key < ROWS / 2) && found.len() > ROWS as usize / 3);
     assert!(seen.load(Ordering::SeqCst) < ROWS as usize / 8);
@@ -134,7 +106,7 @@ async fn what_encodings_answer_is_applied_even_if_the_rest_does_not_pay() {
 #[tokio::test]
 async fn rows_that_the_caller_has_left_out_are_not_passed_to_the_predicate() {
     for of in [3, 10_000] {
-        let (seen, multiples) = rows(Multiples { least_seen: 1, ..Multiples::of(of) });
+        let (seen, multiples) = Multiples { least_seen: 1, ..Multiples::of(of) }.filter();
         let found = keys_without(mixed().await, [0], multiples).await;
         assert!(found.iter().all(|key| *key != 0));
         assert!(seen.load(Ordering::SeqCst) > 0);
@@ -143,16 +115,16 @@ async fn rows_that_the_caller_has_left_out_are_not_passed_to_the_predicate() {
 
 #[tokio::test]
 async fn a_predicate_is_tried_again_in_other_parts_of_the_file() {
-    let (_, multiples) = rows(Multiples { all_below: 10_000, ..Multiples::of(10_000) });
+    let (_, multiples) = Multiples { all_below: 10_000, ..Multiples::of(10_000) }.filter();
     let found = keys_without(file(|row| row).await, [], multiples).await;
     assert!((10_000..ROWS as usize).contains(&found.len()), "{}", found.len());
 }
 
 #[tokio::test]
 async fn a_predicate_is_evaluated_once_on_a_file_with_few_rows() {
-    let (seen, multiples) = rows(Multiples::of(2));
+    let (seen, multiples) = Multiples::of(2).filter();
     let scan = mixed().await.scan().with_row_ranges(0..1000);
-    let found = collect(scan.with_filter(Expr::Dynamic(Arc::new(Known(multiples))))).await.unwrap();
+    let found = collect(scan.with_filter(known(multiples))).await.unwrap();
     assert_eq!(found.num_rows(), 500);
     assert_eq!(seen.load(Ordering::SeqCst), 1000);
 }
@@ -163,7 +135,7 @@ async fn fails(filter: Expr) -> String {
 
 #[tokio::test]
 async fn a_dynamic_filter_is_a_conjunct() {
-    let known = || Expr::Dynamic(Arc::new(Known(column("key").eq(1))));
+    let known = || known(column("key").eq(1));
     for filter in [column("key").eq(2).or(known()), !known()] {
         let error = fails(filter).await;
         assert!(error.contains("combined with others by AND only"), "{error}");
@@ -174,44 +146,24 @@ async fn a_dynamic_filter_is_a_conjunct() {
 
 #[tokio::test]
 async fn columns_that_a_filter_did_not_declare_are_an_error() {
-    let other = Expr::Rows(Arc::new(Multiples { columns: ["none".into()], ..Multiples::of(1) }));
-    assert!(fails(Expr::Dynamic(Arc::new(Known(other)))).await.contains("`none`"));
-}
-
-/// Has one outcome, however many rows there are.
-#[derive(Debug)]
-struct Once([FieldPath; 1]);
-
-impl fmt::Display for Once {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("once")
-    }
-}
-
-impl RowPredicate for Once {
-    fn columns(&self) -> &[FieldPath] {
-        &self.0
-    }
-
-    fn evaluate(&self, _batch: &RecordBatch) -> Result<BooleanArray> {
-        Ok(vec![true].into())
-    }
+    let (_, other) = Multiples { column: "none", ..Multiples::of(1) }.filter();
+    assert!(fails(known(other)).await.contains("`none`"));
 }
 
 #[tokio::test]
 async fn a_predicate_has_an_outcome_for_each_row() {
-    let error = fails(Expr::Rows(Arc::new(Once(["key".into()])))).await;
+    let once = Expr::rows("once", ["key"], |_| Ok(vec![true].into()));
+    let error = fails(once).await;
     assert!(error.contains("`once` has 1 outcomes"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dropping_a_reader_stops_a_scan_that_returns_no_rows() {
     let predicate = Multiples { pause: Duration::from_millis(50), ..Multiples::of(2 * ROWS) };
-    let (seen, predicate) = (Arc::clone(&predicate.seen), Arc::new(predicate));
-    let scanning = Arc::downgrade(&predicate);
-    drop(mixed().await.scan().with_filter(Expr::Rows(predicate)).into_reader().unwrap());
+    let (seen, filter) = predicate.filter();
+    drop(mixed().await.scan().with_filter(filter).into_reader().unwrap());
     let start = Instant::now();
-    while scanning.upgrade().is_some() {
+    while Arc::strong_count(&seen) > 1 {
         assert!(start.elapsed() < Duration::from_secs(60), "still scanning");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -295,7 +247,7 @@ async fn filters_read_nothing_of_rows_that_statistics_have_ruled_out() {
 #[tokio::test]
 async fn aggregates_of_rows_that_need_not_be_checked_are_refused() {
     let file = file(|row| row).await;
-    let known = Expr::Dynamic(Arc::new(Known(column("key").lt(10))));
+    let known = known(column("key").lt(10));
     for filter in [known.clone(), column("key").gt(3).and(known.clone()), column("key").gt(3).or(known)] {
         let error = file.scan().with_filter(filter).aggregate().await.unwrap_err();
         assert!(matches!(error.root(), Error::InvalidArgument(_)), "{error}");

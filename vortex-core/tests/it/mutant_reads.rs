@@ -1,6 +1,5 @@
 //! All ways to read a file that may be damaged.
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use arrow::array::{Array as _, BooleanArray, RecordBatch};
 use arrow::compute::{SortOptions, filter_record_batch};
 use arrow::datatypes::{DataType, Field, Schema};
 use vortex_core::dtype::{DType, StructType};
-use vortex_core::expr::{CompareOp, DynamicFilter, Expr, FieldPath, InList, Like, Predicate, RowPredicate};
+use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Like, Predicate, SharedFilter};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::{MemoryFile, ReadAt, StorageProfile};
 use vortex_core::scalar::Scalar;
@@ -25,26 +24,6 @@ use crate::random::Random;
 const MAX_ROWS: u64 = 1 << 17;
 /// One in this many files is verified, which reads all rows once more.
 const VERIFIED: usize = 4;
-
-/// A predicate that every row passes, and that statistics cannot evaluate.
-#[derive(Debug)]
-struct Always;
-
-impl fmt::Display for Always {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("always")
-    }
-}
-
-impl RowPredicate for Always {
-    fn columns(&self) -> &[FieldPath] {
-        &[]
-    }
-
-    fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray, Error> {
-        Ok(vec![true; batch.num_rows()].into())
-    }
-}
 
 /// All rows of a scan. Invalid Arrow data is a failure, an error is not.
 async fn rows_of(scan: ScanBuilder) -> Result<Result<RecordBatch, Error>, String> {
@@ -168,7 +147,9 @@ async fn filtered(
     }
     // Therefore, the same filter is evaluated in a form that statistics cannot decide.
     let (Some((at, predicate)), Some(part)) = (asked, parts.pop()) else { return Ok(()) };
-    let fails = Expr::And(vec![Expr::Not(Box::new(part)), Expr::Rows(Arc::new(Always))]);
+    // Statistics cannot evaluate what every row passes.
+    let always = Expr::rows("always", [""; 0], |batch| Ok(vec![true; batch.num_rows()].into()));
+    let fails = Expr::And(vec![Expr::Not(Box::new(part)), always]);
     let filter = Expr::Not(Box::new(fails));
     let found = rows_of(scan().with_filter(filter)).await?;
     if let (Some(whole), Ok(found)) = (whole, &found)
@@ -233,35 +214,12 @@ async fn first(
         let at = random.below(columns.len());
         let path = FieldPath::new([Arc::clone(&columns.names()[at])]);
         let options = SortOptions { descending: random.below(2) == 0, nulls_first: random.below(2) == 0 };
-        let wanted = Wanted(path.clone(), predicate(&columns.dtypes()[at], at, whole, random));
+        let wanted = SharedFilter::new([path.clone()]);
+        wanted.set(Expr::Field(path.clone(), predicate(&columns.dtypes()[at], at, whole, random)));
         let scan = scan().with_filter(Expr::Dynamic(Arc::new(wanted))).with_best_first(path, options);
         let _whatever_it_is = rows_of(scan).await?;
     }
     Ok(())
-}
-
-/// What an operator above the scan looks for.
-#[derive(Debug)]
-struct Wanted(FieldPath, Predicate);
-
-impl fmt::Display for Wanted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:?}", self.0, self.1)
-    }
-}
-
-impl DynamicFilter for Wanted {
-    fn columns(&self) -> Vec<FieldPath> {
-        vec![self.0.clone()]
-    }
-
-    fn generation(&self) -> u64 {
-        1
-    }
-
-    fn current(&self) -> Option<Expr> {
-        Some(Expr::Field(self.0.clone(), self.1.clone()))
-    }
 }
 
 /// Whether text may be stored with both lengths and code offsets. If damage made these contradict each

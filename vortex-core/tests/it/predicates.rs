@@ -1,48 +1,22 @@
 //! Predicates that callers evaluate themselves, and the scans that run them.
 
-use std::fmt;
-use std::sync::Arc;
-
-use arrow::array::{AsArray as _, BooleanArray, RecordBatch};
+use arrow::array::AsArray as _;
 use arrow::datatypes::{Int64Type, UInt64Type};
-use vortex_core::expr::{Expr, FieldPath, RowPredicate, column};
+use vortex_core::expr::{Expr, column};
 use vortex_core::{Error, Result, VortexFile};
 
 use crate::given::{collect, lineitem, opened};
 
 /// Passes all rows, but cannot evaluate one of them.
-#[derive(Debug)]
-struct Chokes {
-    column: FieldPath,
-    on: i64,
-    panics: bool,
-}
-
-impl Chokes {
-    fn filter(on: i64, panics: bool) -> Expr {
-        Expr::Rows(Arc::new(Self { column: "l_orderkey".into(), on, panics }))
-    }
-}
-
-impl fmt::Display for Chokes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "chokes on {}", self.on)
-    }
-}
-
-impl RowPredicate for Chokes {
-    fn columns(&self) -> &[FieldPath] {
-        std::slice::from_ref(&self.column)
-    }
-
-    fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray> {
-        let found = batch.column(0).as_primitive::<Int64Type>().values().contains(&self.on);
-        assert!(!(found && self.panics), "{self}");
+fn chokes(on: i64, panics: bool) -> Expr {
+    Expr::rows(format!("chokes on {on}"), ["l_orderkey"], move |batch| {
+        let found = batch.column(0).as_primitive::<Int64Type>().values().contains(&on);
+        assert!(!(found && panics), "chokes on {on}");
         match found {
-            true => Err(Error::External(self.to_string().into())),
+            true => Err(Error::External(format!("chokes on {on}").into())),
             false => Ok(vec![true; batch.num_rows()].into()),
         }
-    }
+    })
 }
 
 /// The order keys of all rows.
@@ -69,7 +43,7 @@ async fn rows_that_the_caller_left_out_are_not_evaluated() {
     let on = keys[keys.len() / 2];
     let (bad, good): (Vec<u64>, Vec<u64>) =
         (0..file.row_count()).partition(|row| keys[usize::try_from(*row).unwrap()] == on);
-    let scan = || file.scan().with_filter(Chokes::filter(on, false)).with_projection(["l_comment"]);
+    let scan = || file.scan().with_filter(chokes(on, false)).with_projection(["l_comment"]);
     let error = scan().aggregate().await.unwrap_err().to_string();
     assert!(error.contains("chokes"), "{error}");
     let kept = good.len() as u64;
@@ -88,16 +62,11 @@ async fn parts_in_turn_read_only_rows_that_passed_those_before_them() {
     let is_other = || column("l_orderkey").eq(other);
     let expected = keys.iter().filter(|key| **key == other).count() as u64;
     // Each part is evaluated on fewer rows than the one before it.
-    let parts = vec![
-        column("l_orderkey").not_eq(on),
-        Chokes::filter(on, false),
-        is_other(),
-        Chokes::filter(on + 1, false),
-    ];
+    let parts = vec![column("l_orderkey").not_eq(on), chokes(on, false), is_other(), chokes(on + 1, false)];
     assert_eq!(scan(parts).aggregate().await.unwrap().row_count, expected);
-    let parts = vec![is_other(), Chokes::filter(on, false), column("l_orderkey").is_null()];
+    let parts = vec![is_other(), chokes(on, false), column("l_orderkey").is_null()];
     assert_eq!(scan(parts).aggregate().await.unwrap().row_count, 0);
-    let parts = vec![Chokes::filter(on, false), is_other()];
+    let parts = vec![chokes(on, false), is_other()];
     let error = scan(parts).aggregate().await.unwrap_err().to_string();
     assert!(error.contains("chokes"), "{error}");
 }
@@ -123,7 +92,7 @@ async fn parts_in_turn_are_refused_where_unknown_and_false_differ() {
 async fn a_panic_is_not_the_end_of_the_rows() {
     let file = VortexFile::open_path(lineitem()).await.unwrap();
     let last = *keys(&file).await.last().unwrap();
-    let reader = file.scan().with_filter(Chokes::filter(last, true)).into_reader().unwrap();
+    let reader = file.scan().with_filter(chokes(last, true)).into_reader().unwrap();
     let counting = tokio::task::spawn_blocking(move || reader.collect::<Result<Vec<_>, _>>());
     let error = counting.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("the scan panicked: chokes on"), "{error}");

@@ -1,19 +1,15 @@
 //! Scans of several ranges of rows.
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, AsArray as _, Int64Array, RecordBatch, StringArray};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{Int64Type, UInt64Type};
 use futures::StreamExt as _;
-use vortex_core::dtype::{DType, PType};
-use vortex_core::expr::{CompareOp, DynamicFilter, Expr, FieldPath, column};
+use vortex_core::expr::{Expr, SharedFilter, column};
 use vortex_core::io::StorageProfile;
-use vortex_core::scalar::{Scalar, Value};
 use vortex_core::scan::{RowRanges, ScanBuilder, ScanMetrics};
 use vortex_core::write::WriteOptions;
 use vortex_core::{VortexFile, io::MemoryFile};
@@ -95,43 +91,13 @@ async fn ranges_return_their_rows_with_any_filter_order_and_list_of_rows() {
     }
 }
 
-/// Rows whose `id` is below a limit that falls while they are read.
-#[derive(Debug)]
-struct Below(AtomicI64);
-
-impl fmt::Display for Below {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("id < limit")
-    }
-}
-
-impl DynamicFilter for Below {
-    fn columns(&self) -> Vec<FieldPath> {
-        vec!["id".into()]
-    }
-
-    fn generation(&self) -> u64 {
-        self.0.load(Ordering::SeqCst).unsigned_abs()
-    }
-
-    fn current(&self) -> Option<Expr> {
-        let limit = Value::Int(self.0.load(Ordering::SeqCst));
-        let limit = Scalar::try_new(DType::Primitive(PType::I64, false), limit).ok()?;
-        Some(Expr::compare("id", CompareOp::Lt, limit))
-    }
-
-    fn checks_rows(&self) -> bool {
-        true
-    }
-}
-
 #[tokio::test]
 async fn ranges_return_what_a_filter_that_tightens_leaves_of_them() {
     let file = opened(bytes().await).await;
     let mut random = Random(3);
     for round in 0..60 {
         let ranges = RowRanges::new(ranges(&mut random));
-        let below = Arc::new(Below(AtomicI64::new(ROWS as i64)));
+        let below = Arc::new(SharedFilter::new(["id"]));
         let mut scan = file.scan().with_row_ranges(ranges.clone()).with_projection(["id"]);
         if round % 3 == 0 {
             scan = scan.with_best_first("key", SortOptions::default());
@@ -142,7 +108,7 @@ async fn ranges_return_what_a_filter_that_tightens_leaves_of_them() {
         while let Some(batch) = batches.next().await.transpose().unwrap() {
             found.extend(batch["id"].as_primitive::<Int64Type>().values().iter().map(|id| *id as u64));
             limit = limit.min(random.next() % (2 * ROWS));
-            below.0.store(limit as i64, Ordering::SeqCst);
+            below.set(column("id").lt(limit as i64));
         }
         found.sort_unstable();
         assert!(found.windows(2).all(|pair| pair[0] < pair[1]), "a row twice of {ranges:?}");
