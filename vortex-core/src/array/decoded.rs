@@ -36,7 +36,7 @@ impl EncodedArray for Decoded {
         &self.header
     }
 
-    fn own_bytes(&self) -> usize {
+    fn buffer_bytes(&self) -> usize {
         self.array.get_array_memory_size()
     }
 
@@ -123,6 +123,10 @@ mod tests {
     use crate::dtype::arrow::from_field;
     use crate::mask::Mask;
 
+    fn decoded(dtype: DType, array: ArrayRef, limits: &Limits) -> EncodedRef {
+        Arc::new(Decoded::new(dtype, array, limits))
+    }
+
     #[test]
     fn empty_lists_of_huge_items_reserve_nothing() {
         let huge = DataType::FixedSizeList(Arc::new(Field::new("item", DataType::Int64, true)), i32::MAX);
@@ -130,7 +134,7 @@ mod tests {
         let lists =
             ListArray::new(field, OffsetBuffer::from_lengths([0, 0, 0]), new_empty_array(&huge), None);
         let dtype = from_field(&Field::new("l", lists.data_type().clone(), false)).unwrap();
-        let array = Decoded::new(dtype, Arc::new(lists), &Limits::default());
+        let array = decoded(dtype, Arc::new(lists), &Limits::default());
         assert!(array.take(&UInt64Array::from(vec![1])).is_err());
         assert!(array.filter(&Mask::from_indices(3, [1])).is_err());
         assert_eq!(array.slice(1..2).unwrap().len(), 1);
@@ -166,20 +170,20 @@ mod tests {
         let elements = Arc::new(Int64Array::from(vec![7; 1 << 16]));
         let lists = ListArray::new(field, OffsetBuffer::from_lengths([1 << 16, 0]), elements, None);
         let dtype = from_field(&Field::new("l", lists.data_type().clone(), false)).unwrap();
-        let array = Decoded::new(dtype, Arc::new(lists), &Limits::default());
+        let array = decoded(dtype, Arc::new(lists), &Limits::default());
         let often = |row: u64| UInt64Array::from(vec![row; 1 << 15]);
         assert!(array.take(&often(0)).is_err(), "16 GiB");
         assert_eq!(array.take(&often(1)).unwrap().len(), 1 << 15);
     }
 
     /// Lists with one item each, all of which are views of the same mebibyte.
-    fn shared_text(rows: i32) -> Decoded {
+    fn shared_text(rows: i32) -> EncodedRef {
         let long: ArrayRef = Arc::new(StringViewArray::from(vec!["x".repeat(1 << 20)]));
         let text = crate::array::take(&long, &UInt64Array::from(vec![0; rows as usize])).unwrap();
         let item = Arc::new(Field::new("item", DataType::Utf8View, true));
         let lists = ListArray::new(item, OffsetBuffer::new((0..=rows).collect()), text, None);
         let dtype = from_field(&Field::new("l", lists.data_type().clone(), false)).unwrap();
-        Decoded::new(dtype, Arc::new(lists), &Limits::default())
+        decoded(dtype, Arc::new(lists), &Limits::default())
     }
 
     #[test]
@@ -203,7 +207,7 @@ mod tests {
     fn strings_are_copied_out_of_views_within_the_limit() {
         let long = "a string of more than twelve bytes";
         let one = StringViewArray::from(vec![long]);
-        let text = |array, limits| Decoded::new(DType::Utf8(false), array, &limits);
+        let text = |array, limits| decoded(DType::Utf8(false), array, &limits);
         let often = text(Arc::new(one), Limits::default()).take(&UInt64Array::from(vec![0; 100]));
         let often = often.unwrap().decode(&DataType::Utf8View).unwrap();
         let within = |bytes| {
@@ -218,7 +222,7 @@ mod tests {
     fn lowered_limits_apply_to_copies() {
         let within = |limits| {
             let numbers = Arc::new(Int64Array::from(vec![7; 100]));
-            Decoded::new(DType::Primitive(PType::I64, false), numbers, &limits)
+            decoded(DType::Primitive(PType::I64, false), numbers, &limits)
         };
         let array = within(Limits::default());
         let (all, mask) = (UInt64Array::from_iter_values(0..99), Mask::from_indices(100, 0..99));

@@ -70,7 +70,7 @@ pub(crate) fn into_vec<N: ArrowNativeType>(values: ScalarBuffer<N>, limits: &Lim
 ///
 /// # Errors
 /// As [`into_vec`].
-pub(crate) fn own_bytes<N: ArrowNativeType>(
+pub(crate) fn into_mutable<N: ArrowNativeType>(
     values: ScalarBuffer<N>,
     limits: &Limits,
 ) -> Result<MutableBuffer> {

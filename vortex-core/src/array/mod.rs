@@ -43,7 +43,7 @@ pub use arrow::array::ArrayRef;
 pub(crate) use concat::{concat, without_dictionaries};
 pub(crate) use decimals::{from_unscaled, has_digits_of};
 pub use decoded::{Decoded, present};
-pub(crate) use fixed_width::{fixed_width, into_vec, match_width, own_bytes, values_of};
+pub(crate) use fixed_width::{fixed_width, into_mutable, into_vec, match_width, values_of};
 pub use header::Header;
 pub(crate) use integers::{
     Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at, integer_type,
@@ -116,11 +116,11 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     }
 
     /// Bytes of this node's own buffers, without children.
-    fn own_bytes(&self) -> usize {
+    fn buffer_bytes(&self) -> usize {
         0
     }
 
-    /// Whether decoding a [`slice`](Self::slice) takes about its share of the time. By default, if there are children
+    /// Whether decoding a [`slice`](#method.slice) takes about its share of the time. By default, if there are children
     /// and that holds for all of them.
     fn decodes_in_parts(&self) -> bool {
         let children = self.children();
@@ -162,41 +162,14 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
         Ok(Validity::from_nulls(decoded.logical_nulls()))
     }
 
-    /// These rows, as [`slice`](Self::slice), [`filter`](Self::filter) and [`take`](Self::take) return them: those are
-    /// what to call, this is what to implement. It is never a filter that keeps all rows, which is a slice. By default,
-    /// all rows are decoded.
+    /// These rows, as [`slice`](#method.slice), [`filter`](#method.filter) and [`take`](#method.take) of an array
+    /// return them: those are what to call, this is what to implement. It is never a filter that keeps all rows, which
+    /// is a slice. By default, all rows are decoded.
     ///
     /// # Errors
     /// If the bytes contradict the format.
     fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
         self.to_decoded()?.pick(pick)
-    }
-
-    /// The rows of `rows`, which must lie within the array. Shares buffers, unless it has to decode.
-    ///
-    /// # Errors
-    /// If the bytes contradict the format.
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        self.pick(Pick::Slice(&rows))
-    }
-
-    /// The live rows of `mask`, which has one bit per row.
-    ///
-    /// # Errors
-    /// If the bytes contradict the format.
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        if mask.is_all() {
-            return self.slice(0..self.len());
-        }
-        self.pick(Pick::Filter(mask))
-    }
-
-    /// The rows at `indices`, in that order; all indices are in range and none is null.
-    ///
-    /// # Errors
-    /// If the bytes contradict the format.
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        self.pick(Pick::Take(indices))
     }
 
     /// Evaluates a predicate per row: true, false, or null where the result is unknown in SQL.
@@ -281,7 +254,38 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     }
 }
 
+/// What to call for some of the rows; [`pick`](EncodedArray::pick) implements all of it.
+impl dyn EncodedArray {
+    /// The rows of `rows`, which must lie within the array. Shares buffers, unless it has to decode.
+    ///
+    /// # Errors
+    /// If the bytes contradict the format.
+    pub fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
+        self.pick(Pick::Slice(&rows))
+    }
+
+    /// The live rows of `mask`, which has one bit per row.
+    ///
+    /// # Errors
+    /// If the bytes contradict the format.
+    pub fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
+        if mask.is_all() {
+            return self.slice(0..self.len());
+        }
+        self.pick(Pick::Filter(mask))
+    }
+
+    /// The rows at `indices`, in that order; all indices are in range and none is null.
+    ///
+    /// # Errors
+    /// If the bytes contradict the format.
+    pub fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
+        self.pick(Pick::Take(indices))
+    }
+}
+
 /// Number of bytes of an array tree: those of its buffers, including the buffers of all children.
 pub fn encoded_bytes(array: &dyn EncodedArray) -> usize {
-    array.own_bytes() + array.children().iter().map(|(_, child)| encoded_bytes(child.as_ref())).sum::<usize>()
+    array.buffer_bytes()
+        + array.children().iter().map(|(_, child)| encoded_bytes(child.as_ref())).sum::<usize>()
 }

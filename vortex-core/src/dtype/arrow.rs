@@ -253,12 +253,7 @@ pub fn from_field(field: &Field) -> Result<DType> {
         }
         DataType::Struct(fields) => DType::Struct(Arc::new(from_fields(fields)?), nullable),
         DataType::Map(entries, keys_sorted) => {
-            let DataType::Struct(fields) = entries.data_type() else {
-                return Err(Error::invalid("map without entries"));
-            };
-            let [key, value] = fields.as_ref() else {
-                return Err(Error::invalid("map entries need key and value"));
-            };
+            let [key, value] = key_and_value(entries)?;
             let key = from_field(key)?.with_nullable(false);
             DType::Map(Arc::new(MapType::try_new(key, from_field(value)?, *keys_sorted)?), nullable)
         }
@@ -288,6 +283,16 @@ pub fn from_field(field: &Field) -> Result<DType> {
 /// The machine type of an Arrow primitive number type.
 pub(crate) fn ptype_of(data_type: &DataType) -> Option<PType> {
     PType::ALL.into_iter().find(|ptype| primitive(*ptype) == *data_type)
+}
+
+/// The two fields of the entries of a map.
+pub(super) fn key_and_value(entries: &FieldRef) -> Result<&[FieldRef; 2]> {
+    let DataType::Struct(fields) = entries.data_type() else {
+        return Err(Error::invalid("map without entries"));
+    };
+    fields.as_ref().try_into().map_err(|_| {
+        Error::invalid(format!("map entries of {} fields, expected key and value", fields.len()))
+    })
 }
 
 /// The Arrow number type of a machine type.

@@ -166,6 +166,15 @@ impl DType {
         self.as_ptype().ok_or_else(|| Error::corrupt(format!("expected a primitive type, found {self}")))
     }
 
+    /// The machine type of integers.
+    pub(crate) fn integer_ptype(&self) -> Result<PType> {
+        let ptype = self.ptype()?;
+        if !ptype.is_integer() {
+            return Err(Error::corrupt(format!("holds integers, not {ptype}")));
+        }
+        Ok(ptype)
+    }
+
     /// The fields, if this is a struct.
     pub fn as_struct(&self) -> Option<&Arc<StructType>> {
         match self {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, Schema};
 
-use super::arrow::{from_field, presents};
+use super::arrow::{from_field, key_and_value, presents};
 use super::{DType, MapType, Meaning, PType, StructType, time_zone, with_inner};
 use crate::release::since;
 use crate::{Error, Release, Result};
@@ -109,15 +109,7 @@ fn stored(field: &Field, min_reader: Release) -> Result<DType> {
 }
 
 fn map(entries: &FieldRef, keys_sorted: bool, nullable: bool, min_reader: Release) -> Result<DType> {
-    let DataType::Struct(fields) = entries.data_type() else {
-        return Err(Error::invalid("map without entries"));
-    };
-    let [key, value] = fields.as_ref() else {
-        return Err(Error::invalid(format!(
-            "map entries of {} fields, expected key and value",
-            fields.len()
-        )));
-    };
+    let [key, value] = key_and_value(entries)?;
     let (key, value) = (stored(key, min_reader)?.with_nullable(false), stored(value, min_reader)?);
     let map = MapType::try_new(key, value, keys_sorted)?;
     if min_reader >= since::MAPS {

@@ -72,7 +72,7 @@ impl EncodedArray for BoolArray {
         self.validity.named().into_iter().collect()
     }
 
-    fn own_bytes(&self) -> usize {
+    fn buffer_bytes(&self) -> usize {
         self.bits.len().div_ceil(8)
     }
 

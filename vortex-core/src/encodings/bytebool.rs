@@ -57,7 +57,7 @@ impl EncodedArray for ByteBoolArray {
         self.validity.named().into_iter().collect()
     }
 
-    fn own_bytes(&self) -> usize {
+    fn buffer_bytes(&self) -> usize {
         self.bytes.len()
     }
 

@@ -126,7 +126,7 @@ impl ChunkedArray {
         for (sorted_at, at) in order.into_iter().enumerate() {
             back[at] = sorted_at as u64;
         }
-        sorted.to_decoded()?.take(&back.into())
+        sorted.to_decoded()?.pick(Pick::Take(&back.into()))
     }
 
     /// Decodes each chunk and copies it before decoding the next, so that only one decoded chunk is held

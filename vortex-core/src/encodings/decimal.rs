@@ -97,7 +97,7 @@ impl EncodedArray for DecimalArray {
         self.validity.named().into_iter().collect()
     }
 
-    fn own_bytes(&self) -> usize {
+    fn buffer_bytes(&self) -> usize {
         self.values.len() * self.values.data_type().primitive_width().unwrap_or(0)
     }
 

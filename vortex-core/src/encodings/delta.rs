@@ -56,10 +56,7 @@ impl Encoding for Delta {
     }
 
     fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
-        let ptype = node.dtype().ptype()?;
-        if !ptype.is_integer() {
-            return Err(Error::corrupt(format!("holds integers, not {ptype}")));
-        }
+        let ptype = node.dtype().integer_ptype()?;
         node.expect_buffers(0)?;
         let metadata = node.message::<Metadata>()?;
         let rows = BlockRows::try_new(metadata.offset.into(), node.len())?;

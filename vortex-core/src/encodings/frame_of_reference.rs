@@ -27,7 +27,7 @@ use super::integer_predicate::IntegerTest;
 use crate::array::intervals::tests_of;
 use crate::array::{
     Aggregate, ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, array_of_raw, decode_raw,
-    own_bytes, present,
+    into_mutable, present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::{Interval, Intervals, Predicate};
@@ -59,7 +59,7 @@ impl Encoding for FrameOfReference {
     }
 
     fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
-        let ptype = integer(node)?;
+        let ptype = node.dtype().integer_ptype()?;
         node.expect_buffers(0)?;
         node.expect_children(1)?;
         let reference = node.scalar(node.metadata(), &DType::Primitive(ptype, false))?;
@@ -94,7 +94,7 @@ impl Encoding for FrameOfReferenceV2 {
     }
 
     fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
-        let ptype = integer(node)?;
+        let ptype = node.dtype().integer_ptype()?;
         node.expect_buffers(0)?;
         node.expect_children(2)?;
         let rows = BlockRows::try_new(node.message::<MetadataV2>()?.offset.into(), node.len())?;
@@ -108,14 +108,6 @@ impl Encoding for FrameOfReferenceV2 {
             },
         }))
     }
-}
-
-fn integer(node: &Node<'_>) -> Result<PType> {
-    let ptype = node.dtype().ptype()?;
-    if !ptype.is_integer() {
-        return Err(Error::corrupt(format!("holds integers, not {ptype}")));
-    }
-    Ok(ptype)
 }
 
 #[derive(Debug)]
@@ -183,7 +175,7 @@ impl ForArray {
             return array_of_raw(self.ptype, packed.unpack(reference)?.into(), nulls);
         }
         let (encoded, nulls) = decode_raw::<W>(&self.encoded)?;
-        let own = |encoded| own_bytes::<W>(encoded, self.limits());
+        let own = |encoded| into_mutable::<W>(encoded, self.limits());
         let values = match &added {
             Added::One(reference) if *reference == W::ZERO => encoded,
             Added::One(reference) => map_words(own(encoded)?, |_, value: W| value.plus(*reference)),

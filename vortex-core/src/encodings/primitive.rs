@@ -63,7 +63,7 @@ impl EncodedArray for PrimitiveArray {
         self.validity.named().into_iter().collect()
     }
 
-    fn own_bytes(&self) -> usize {
+    fn buffer_bytes(&self) -> usize {
         self.values.len()
     }
 

@@ -207,7 +207,7 @@ impl RleArray {
     fn look_up(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         let (values, starts) = self.window()?;
         let Some((positions, nulls)) = self.positions(indices, &starts)? else {
-            return self.to_decoded()?.take(indices);
+            return self.to_decoded()?.pick(Pick::Take(indices));
         };
         let array = match_word!(self.ptype, |W| {
             array_of_raw(self.ptype, decode_raw::<W>(&values.take(&positions)?)?.0, nulls)?

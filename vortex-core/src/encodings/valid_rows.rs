@@ -146,7 +146,7 @@ impl<V: StoredValues> EncodedArray for ValidRowsArray<V> {
         self.rows.child.named().into_iter().collect()
     }
 
-    fn own_bytes(&self) -> usize {
+    fn buffer_bytes(&self) -> usize {
         self.stored.byte_len()
     }
 
@@ -223,7 +223,7 @@ fn take_by_filter(array: &dyn EncodedArray, indices: &UInt64Array) -> Result<Enc
     // Indices are in range of an array in memory, so they fit `usize`.
     let wanted = Mask::from_indices(array.len(), indices.values().iter().map(|at| *at as usize));
     if wanted.is_all() {
-        return array.to_decoded()?.take(indices);
+        return array.to_decoded()?.pick(Pick::Take(indices));
     }
     let live = wanted.indices();
     let among: Vec<u64> =

@@ -123,7 +123,7 @@ impl EncodedArray for VarBinArray {
         offsets.chain(self.validity.named()).collect()
     }
 
-    fn own_bytes(&self) -> usize {
+    fn buffer_bytes(&self) -> usize {
         self.bytes.len()
     }
 

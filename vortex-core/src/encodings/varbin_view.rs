@@ -143,7 +143,7 @@ impl EncodedArray for VarBinViewArray {
         self.validity.named().into_iter().collect()
     }
 
-    fn own_bytes(&self) -> usize {
+    fn buffer_bytes(&self) -> usize {
         self.views.len() * VIEW_BYTES + self.data.iter().map(Buffer::len).sum::<usize>()
     }
 

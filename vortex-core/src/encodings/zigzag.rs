@@ -14,7 +14,7 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, array_of_raw, decode_raw, own_bytes,
+    ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, array_of_raw, decode_raw, into_mutable,
     present,
 };
 use crate::dtype::{DType, PType};
@@ -113,7 +113,7 @@ impl EncodedArray for ZigZagArray {
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let array = match_word!(self.ptype, |W| {
             let (encoded, nulls) = decode_raw::<W>(&self.encoded)?;
-            let own = own_bytes(encoded, self.limits())?;
+            let own = into_mutable(encoded, self.limits())?;
             array_of_raw(self.ptype, map_words(own, |_, value: W| unzigzag(value)), nulls)?
         });
         present(array, to)

@@ -28,7 +28,7 @@ pub(crate) use rows::PhysicalPredicate;
 pub(crate) use scalar::{
     cast_is_monotonic, cast_is_strictly_monotonic, digits, is_bytes, to_core, to_datafusion, values_of,
 };
-pub(crate) use simplify::simplify;
+pub(crate) use simplify::{is_zero, simplify};
 
 /// Converts an error of the core to DataFusion's error type. An error that DataFusion raised inside a scan is
 /// returned unchanged, and one of an object store as such, so that callers can tell whether to try again.

@@ -167,7 +167,7 @@ fn is_nan(value: &ScalarValue) -> bool {
 }
 
 /// Whether this is a floating-point zero.
-fn is_zero(value: &ScalarValue) -> bool {
+pub(crate) fn is_zero(value: &ScalarValue) -> bool {
     match value {
         ScalarValue::Dictionary(_, value) => is_zero(value),
         ScalarValue::Float16(Some(value)) => value.to_f32() == 0.0,

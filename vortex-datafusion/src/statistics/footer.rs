@@ -12,7 +12,7 @@ use vortex_core::file::Footer;
 use vortex_core::scalar::{Scalar, Value};
 use vortex_core::stats::{FieldStats, Precision as Known};
 
-use crate::convert::to_datafusion;
+use crate::convert::{is_zero, to_datafusion};
 
 /// The statistics in a footer, for table providers that plan their own scans: one entry per column of
 /// `table`, without partition columns. Exact values may be used to answer queries.
@@ -165,10 +165,6 @@ fn bound(known: &FieldStats, bound: &Known<Scalar>, dtype: &DType, to: &DataType
         (Ok(Some(value)), Known::Inexact(_)) => Precision::Inexact(value),
         _ => Precision::Absent,
     }
-}
-
-fn is_zero(value: &ScalarValue) -> bool {
-    matches!(value.cast_to(&DataType::Float64), Ok(ScalarValue::Float64(Some(value))) if value == 0.0)
 }
 
 /// The sum, if it does not depend on the order of additions: of integers and decimals, without overflow.

@@ -140,7 +140,7 @@ fn wide_decimals_that_repeat_are_stored_once() {
             }
         }
         let plain = round_trip(&decimals(digits as u8, &some, None), Level::Compact, Release::NEWEST);
-        assert_eq!((plain.encoding(), plain.own_bytes()), ("vortex.decimal", rows * width));
+        assert_eq!((plain.encoding(), plain.buffer_bytes()), ("vortex.decimal", rows * width));
     }
 }
 
@@ -152,7 +152,7 @@ fn small_numbers_of_a_wide_type_take_its_narrower_width() {
     let array = decimals(60, &values, None);
     for reader in READERS {
         let found = round_trip(&array, Level::Default, reader);
-        assert_eq!((found.encoding(), found.own_bytes()), ("vortex.decimal", rows * 16));
+        assert_eq!((found.encoding(), found.buffer_bytes()), ("vortex.decimal", rows * 16));
     }
     let few: Vec<i256> = (0..rows).map(|_| i256::from_i128((next() % 10).into())).collect();
     let array = decimals(38, &few, None);

@@ -120,10 +120,7 @@ struct Frame {
 
 impl Frame {
     fn of(node: &Node<'_>, offset: u32) -> Result<Self> {
-        let ptype = node.dtype().ptype()?;
-        if !ptype.is_integer() {
-            return Err(Error::corrupt(format!("holds integers, not {ptype}")));
-        }
+        let ptype = node.dtype().integer_ptype()?;
         Ok(Self { ptype, rows: BlockRows::try_new(offset.into(), node.len())? })
     }
 
@@ -329,7 +326,7 @@ impl EncodedArray for BitPackedArray {
         children
     }
 
-    fn own_bytes(&self) -> usize {
+    fn buffer_bytes(&self) -> usize {
         self.blocks.byte_len()
     }
 

@@ -40,7 +40,7 @@ pub(in crate::encodings) trait Codes: Debug + Clone + Send + Sync + 'static {
         lengths: &'a EncodedRef,
     ) -> Vec<(&'static str, &'a EncodedRef)>;
 
-    fn own_bytes(&self) -> usize;
+    fn buffer_bytes(&self) -> usize;
 
     /// The codes at these places, which exist.
     ///
@@ -114,8 +114,8 @@ impl<C: Codes> EncodedArray for CodedTextArray<C> {
         own.map(|(name, child)| (name, Arc::clone(child))).chain(self.validity.named()).collect()
     }
 
-    fn own_bytes(&self) -> usize {
-        self.codes.own_bytes()
+    fn buffer_bytes(&self) -> usize {
+        self.codes.buffer_bytes()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

@@ -138,7 +138,7 @@ impl Codes for SymbolCodes {
         vec![("lengths", lengths), ("codes_offsets", offsets)]
     }
 
-    fn own_bytes(&self) -> usize {
+    fn buffer_bytes(&self) -> usize {
         self.codes.len()
     }
 

@@ -215,7 +215,7 @@ impl Codes for TokenCodes {
         ]
     }
 
-    fn own_bytes(&self) -> usize {
+    fn buffer_bytes(&self) -> usize {
         self.dictionary.bytes.len()
     }
 

@@ -29,7 +29,7 @@ use pco::wrapped::{ChunkDecompressor, FileDecompressor};
 use super::Encoding;
 use super::part_cache::{Cost, PartCache};
 use super::valid_rows::{StoredValues, ValidRows, ValidRowsArray, spread};
-use crate::array::{ArrayRef, EncodedArray as _, EncodedRef, Node, fixed_width, indices, present};
+use crate::array::{ArrayRef, EncodedArray as _, EncodedRef, Node, Pick, fixed_width, indices, present};
 use crate::dtype::PType;
 use crate::dtype::arrow::primitive;
 use crate::limits::Limits;
@@ -81,7 +81,7 @@ impl Encoding for Pco {
 
     /// Loads only the pages that contain values of the rows.
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
-        PcoArray::load(node, Some(rows))?.take(&indices(rows))
+        PcoArray::load(node, Some(rows))?.pick(Pick::Take(&indices(rows)))
     }
 }
 

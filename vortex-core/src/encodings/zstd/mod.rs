@@ -27,7 +27,9 @@ use self::frame::{DecodedFrame, Frame, PREFIX, append, broken, check_size, witho
 use super::Encoding;
 use super::part_cache::{Cost, PartCache};
 use super::valid_rows::{StoredValues, ValidRows, ValidRowsArray, spread};
-use crate::array::{ArrayRef, EncodedArray as _, EncodedRef, Node, bytes, fixed_width, indices, present};
+use crate::array::{
+    ArrayRef, EncodedArray as _, EncodedRef, Node, Pick, bytes, fixed_width, indices, present,
+};
 use crate::dtype::arrow::primitive;
 use crate::dtype::{DType, match_ptype};
 use crate::kernels::views::{VIEW_BYTES, append_renumbered};
@@ -108,7 +110,7 @@ impl Encoding for Zstd {
 
     /// Loads only the frames that contain values of the rows.
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
-        ZstdArray::load(node, Some(rows))?.take(&indices(rows))
+        ZstdArray::load(node, Some(rows))?.pick(Pick::Take(&indices(rows)))
     }
 }
 
