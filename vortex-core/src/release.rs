@@ -59,6 +59,9 @@ pub(crate) mod since {
     pub(crate) const NULLABLE_STRUCT_ARRAYS: Release = Release::new(0, 54);
     /// Nulls in columns of structs, whose fields have layouts: until then, such layouts have no validity.
     pub(crate) const NULLABLE_STRUCT_COLUMNS: Release = Release::new(0, 55);
+    /// A struct that may be null, and is the only field of another one, with layouts for both: releases 0.55 to 0.88
+    /// take its nulls for nulls of the other.
+    pub(crate) const LONE_STRUCTS: Release = Release::new(0, 89);
     pub(crate) const ZSTD: Release = Release::new(0, 54);
     /// Batches of rows from two chunks of numbers in Zstandard frames: releases 0.84 to 0.86 fail.
     pub(crate) const JOINED_ZSTD_NUMBERS: Release = Release::new(0, 87);

@@ -283,6 +283,10 @@ pub(crate) fn nested() -> RecordBatch {
             nulls,
         ))
     };
+    let lone = |only: ArrayRef, nulls: Option<NullBuffer>| -> ArrayRef {
+        let field = Field::new("only", only.data_type().clone(), true);
+        Arc::new(StructArray::new(vec![field].into(), vec![only], nulls))
+    };
     let fixed = |rows: usize| -> ArrayRef {
         let items: ArrayRef =
             Arc::new(Float32Array::from_iter_values((0..3 * rows).map(|at| noise[at] as f32 / 8.0)));
@@ -296,6 +300,9 @@ pub(crate) fn nested() -> RecordBatch {
         ("structs", list(ROWS, 6, &|rows| structs(rows, None))),
         ("null_struct", structs(ROWS, Some(valid(ROWS, 7)))),
         ("null_structs", list(ROWS, 8, &|rows| structs(rows, Some(valid(rows, 9))))),
+        ("lone_struct", lone(structs(ROWS, Some(valid(ROWS, 10))), None)),
+        ("null_lone_struct", lone(structs(ROWS, Some(valid(ROWS, 11))), Some(valid(ROWS, 12)))),
+        ("lone_structs", lone(lone(structs(ROWS, Some(valid(ROWS, 13))), Some(valid(ROWS, 14))), None)),
         ("fixed", fixed(ROWS)),
         ("lists_of_fixed", list(ROWS, 2, &fixed)),
         (

@@ -110,8 +110,8 @@ pub(crate) struct Compressor {
 
 impl Compressor {
     /// Encodes for `min_reader` and all later releases.
-    pub(crate) fn new(level: Level, min_reader: Release) -> Self {
-        Self { levels: level.into(), min_reader }
+    pub(crate) fn new(levels: impl Into<Levels>, min_reader: Release) -> Self {
+        Self { levels: levels.into(), min_reader }
     }
 
     /// Sets the level of a field of `of`, and of fields in it that have none of their own.

@@ -6,16 +6,19 @@
 //!             │                      └─  leaf 2: s.x, with arbitrary values in null rows of s
 //!             └─ l: list                 leaf 3
 //! ```
+//!
+//! For releases before 0.89, a struct whose only field is a struct that may be null is a leaf.
 
 use std::sync::Arc;
 
 use arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray};
 use arrow::buffer::BooleanBuffer;
 
-use crate::Level;
+use crate::Release;
 use crate::compress::Levels;
 use crate::dtype::{DType, StructType};
 use crate::layout::ids;
+use crate::release::since;
 use crate::wire::WriteLayout;
 
 /// A separately stored column.
@@ -24,7 +27,7 @@ pub(super) struct Leaf {
     /// Names from the root down, joined by dots, for use in errors.
     pub(super) path: String,
     pub(super) dtype: DType,
-    pub(super) level: Level,
+    pub(super) levels: Levels,
     /// The root field it is part of.
     pub(super) root: usize,
     /// Whether its statistics are those of the root field.
@@ -53,20 +56,20 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    pub(super) fn new(root: &StructType, levels: &Levels) -> Self {
+    /// For `min_reader` and all later releases.
+    pub(super) fn new(root: &StructType, levels: &Levels, min_reader: Release) -> Self {
         let mut leaves = Vec::with_capacity(root.len());
         let fields = root.fields().enumerate();
         let fields = fields.map(|(at, (name, dtype))| {
-            let levels = levels.field(name);
             let leaf = Leaf {
                 path: name.to_string(),
                 dtype: dtype.clone(),
-                level: levels.level,
+                levels: levels.field(name),
                 root: at,
                 is_root: true,
                 is_visible: true,
             };
-            shape(leaf, &levels, &mut leaves)
+            shape(leaf, min_reader, &mut leaves)
         });
         Self { fields: fields.collect(), leaves }
     }
@@ -88,36 +91,42 @@ impl Columns {
     }
 }
 
-fn shape(leaf: Leaf, levels: &Levels, leaves: &mut Vec<Leaf>) -> Shape {
-    let DType::Struct(fields, nullable) = &leaf.dtype else {
+fn shape(leaf: Leaf, min_reader: Release, leaves: &mut Vec<Leaf>) -> Shape {
+    let may_be_apart =
+        |fields: &&Arc<StructType>| min_reader >= since::LONE_STRUCTS || !holds_lone_struct(fields);
+    let Some(fields) = leaf.dtype.as_struct().filter(may_be_apart) else {
         leaves.push(leaf);
         return Shape::Leaf;
     };
-    let nullable = *nullable;
+    let nullable = leaf.dtype.is_nullable();
     if nullable {
         leaves.push(Leaf {
             path: format!("{} (validity)", leaf.path),
             dtype: DType::Bool(false),
-            level: leaf.level,
+            levels: leaf.levels.level.into(),
             root: leaf.root,
             is_root: false,
             is_visible: false,
         });
     }
     let fields = fields.fields().map(|(name, dtype)| {
-        let levels = levels.field(name);
         let field = Leaf {
             path: format!("{}.{name}", leaf.path),
             dtype: dtype.clone(),
-            level: levels.level,
+            levels: leaf.levels.field(name),
             root: leaf.root,
             is_root: false,
             is_visible: leaf.is_visible && !nullable,
         };
-        shape(field, &levels, leaves)
+        shape(field, min_reader, leaves)
     });
     let fields = fields.collect();
     Shape::Struct { nullable, fields }
+}
+
+/// Whether the only field is a struct that may be null.
+fn holds_lone_struct(fields: &StructType) -> bool {
+    matches!(fields.dtypes(), [DType::Struct(_, true)])
 }
 
 fn take_apart(shape: &Shape, column: &ArrayRef, leaves: &mut Vec<ArrayRef>) {
@@ -145,5 +154,33 @@ fn layout(shape: &Shape, row_count: u64, leaves: &mut impl Iterator<Item = Write
             children.extend(fields.iter().map(|shape| layout(shape, row_count, leaves)));
             WriteLayout::new(ids::STRUCT, row_count, children)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::PType;
+
+    fn of(name: &str, dtype: DType, nullable: bool) -> DType {
+        DType::Struct(Arc::new(StructType::new([(name.into(), dtype)])), nullable)
+    }
+
+    #[test]
+    fn structs_that_older_readers_would_take_apart_wrongly_stay_whole() {
+        let number = || DType::Primitive(PType::I32, true);
+        let root = StructType::new([
+            ("lone".into(), of("a", of("b", number(), true), false)),
+            ("deep".into(), of("a", of("b", of("c", number(), true), false), false)),
+            ("never_null".into(), of("a", of("b", number(), false), true)),
+        ]);
+        let leaves = |release| {
+            let columns = Columns::new(&root, &Levels::default(), release);
+            columns.leaves.into_iter().map(|leaf| leaf.path).collect::<Vec<_>>()
+        };
+        let apart = ["lone.a (validity)", "lone.a.b", "deep.a.b (validity)", "deep.a.b.c"];
+        let never_null = ["never_null (validity)", "never_null.a.b"];
+        assert_eq!(leaves(since::LONE_STRUCTS), [&apart[..], &never_null].concat());
+        assert_eq!(leaves(Release::new(0, 88)), [&["lone", "deep.a"][..], &never_null].concat());
     }
 }

@@ -92,7 +92,7 @@ impl FileWriter {
         check_depth(&dtype)?;
         check_names(&fields, "")?;
         options.levels.check(&dtype)?;
-        let columns = Columns::new(&fields, &options.levels);
+        let columns = Columns::new(&fields, &options.levels, min_reader);
         let intake = Intake::try_new(SchemaRef::clone(&schema), &fields)?;
         let arrow_schema = arrow_schema(&schema, &dtype)?;
         let compressor = Compressor::new(options.levels.level, min_reader);
@@ -148,8 +148,10 @@ impl FileWriter {
         self.budgeted_bytes() + self.output.container.sink().buffered_bytes()
     }
 
-    /// Bytes that the budget is for: all but those on their way to storage, which a sink limits by itself.
-    fn budgeted_bytes(&self) -> usize {
+    /// Bytes that [`flush`](Self::flush) writes out, and that the
+    /// [budget](WriteOptions::with_memory_budget) is for: all but those on their way to storage, which a sink limits by
+    /// itself.
+    pub fn unwritten_bytes(&self) -> usize {
         self.pending.bytes() + self.bytes_at_work() + self.output.dictionary_bytes()
     }
 
@@ -358,7 +360,7 @@ impl FileWriter {
             leaf: cut.leaf,
             dtype: leaf.dtype.clone(),
             path: leaf.path.clone(),
-            compressor: Compressor::new(leaf.level, self.min_reader),
+            compressor: Compressor::new(leaf.levels.clone(), self.min_reader),
             pieces: cut.pieces.clone(),
             sizes: cut.sizes.share(chunks.iter().map(Range::len).sum(), cut.rows),
             first_row: cut.first_row + chunks.first().map_or(0, |chunk| chunk.start as u64),

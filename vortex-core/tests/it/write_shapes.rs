@@ -14,7 +14,8 @@ use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, Field, Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef, i256};
 use arrow::util::display::array_value_to_string;
 use futures::TryStreamExt as _;
-use vortex_core::expr::{Expr, FieldPath, RowPredicate};
+use vortex_core::Level;
+use vortex_core::expr::{Expr, FieldPath, Predicate, RowPredicate};
 use vortex_core::io::{LocalSink, MemorySink};
 use vortex_core::write::{FileWriter, WriteOptions};
 
@@ -459,6 +460,29 @@ async fn what_is_nested_too_deeply_for_readers_is_refused_before_it_is_written()
     let schema = batch(nested(31)).schema();
     let error = FileWriter::try_new(MemorySink::new(), schema, WriteOptions::new()).err().unwrap();
     assert!(error.to_string().contains("nested too deeply"), "{error}");
+}
+
+#[tokio::test]
+async fn structs_that_are_the_only_field_of_another_come_back_from_files_for_any_reader() {
+    let only = |inner: ArrayRef, step: usize| -> ArrayRef {
+        let valid = NullBuffer::from_iter((0..inner.len()).map(|row| row % step > 0));
+        let field = Field::new("only", inner.data_type().clone(), true);
+        Arc::new(StructArray::new(vec![field].into(), vec![inner], Some(valid)))
+    };
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter((0..100_000).map(|n| (n % 7 > 0).then_some(n))));
+    let table = batch(only(only(only(numbers, 3), 5), 11));
+    for min_reader in ["0.55", "0.85", "0.89", "newest"] {
+        let options = WriteOptions::new().with_min_reader(min_reader.parse().unwrap());
+        let bytes = written([&table], options.with_column_level(["a", "only"], Level::Compact)).await;
+        assert_eq!(verified(bytes.clone()).await.problems, []);
+        let file = opened(bytes).await;
+        let rows = collect(file.scan()).await.unwrap();
+        assert_eq!(rows, table, "{min_reader}");
+        let path = ["a", "only", "only"];
+        let nulls = collect(file.scan().with_filter(Expr::Field(path.into(), Predicate::IsNull))).await;
+        let expected = (0..100_000).filter(|row| row % 11 == 0 || row % 5 == 0 || row % 3 == 0).count();
+        assert_eq!(nulls.unwrap().num_rows(), expected, "{min_reader}");
+    }
 }
 
 /// A table of more rows than the ends of its runs can count.
