@@ -145,7 +145,7 @@ impl FileWriter {
 
     /// Bytes held in memory: rows that are waiting, being encoded, or on their way to storage.
     pub fn buffered_bytes(&self) -> usize {
-        self.budgeted_bytes() + self.output.container.sink().buffered_bytes()
+        self.unwritten_bytes() + self.output.container.sink().buffered_bytes()
     }
 
     /// Bytes that [`flush`](Self::flush) writes out, and that the
@@ -227,7 +227,7 @@ impl FileWriter {
         if self.pending_limit() + self.output.dictionary_bytes() > self.options.memory_budget {
             return Ok(());
         }
-        while self.budgeted_bytes() > self.options.memory_budget {
+        while self.unwritten_bytes() > self.options.memory_budget {
             if self.encoder.is_busy() {
                 self.encoder.wait().await?;
                 self.collect();
@@ -264,7 +264,7 @@ impl FileWriter {
     ///
     /// # Errors
     /// As [`WriteOptions::with_user_metadata`]; the writer is unchanged and can be used further.
-    pub fn set_metadata(&mut self, key: &str, value: impl Into<Bytes>) -> Result<()> {
+    pub fn set_user_metadata(&mut self, key: &str, value: impl Into<Bytes>) -> Result<()> {
         self.options = self.options.clone().with_user_metadata(key, value)?;
         Ok(())
     }

@@ -297,9 +297,9 @@ async fn metadata_may_become_known_while_rows_are_written() {
     let options = WriteOptions::new().with_user_metadata("a", "before").unwrap();
     let (bytes, _) = written_by(batch.schema(), options, async |writer| {
         writer.write(&batch).await?;
-        writer.set_metadata("a", "after")?;
-        writer.set_metadata("b", "new")?;
-        assert!(writer.set_metadata("", "nameless").is_err());
+        writer.set_user_metadata("a", "after")?;
+        writer.set_user_metadata("b", "new")?;
+        assert!(writer.set_user_metadata("", "nameless").is_err());
         Ok(())
     })
     .await;

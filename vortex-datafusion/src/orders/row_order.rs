@@ -84,7 +84,7 @@ impl RowOrder {
     /// If the file has no room for another entry of metadata.
     pub fn record(&self, writer: &mut FileWriter) -> vortex_core::Result<()> {
         match orders::entry(&self.columns) {
-            Some(entry) => writer.set_metadata(orders::KEY, entry),
+            Some(entry) => writer.set_user_metadata(orders::KEY, entry),
             None => Ok(()),
         }
     }

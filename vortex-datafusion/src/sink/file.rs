@@ -8,7 +8,6 @@ use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{FieldRef, SchemaRef};
 use datafusion_common::{DataFusionError, Result, ScalarValue, exec_err, internal_datafusion_err};
 use datafusion_execution::cache::cache_manager::CacheManager;
-use datafusion_execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion_physical_plan::metrics::Time;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
@@ -19,12 +18,16 @@ use tokio::sync::mpsc::Receiver;
 use vortex_core::io::{ObjectSink, object_name};
 use vortex_core::write::{FileWriter, WriteOptions, WriteSummary};
 
+use super::memory::{FileMemory, WriteMemory};
 use super::partitions::PartitionColumns;
 use crate::convert::datafusion_error;
 use crate::format::EXTENSION;
 use crate::orders::{RowOrder, SortedColumn};
 use crate::reading::footers::forget_footers;
 use crate::statistics::kept::FileStatistics;
+
+/// Fewer bytes than this are written out only if the pool refuses more: they make short chunks.
+const MIN_WRITTEN_OUT: usize = 1 << 20;
 
 /// The state shared by the files of one statement.
 #[derive(Debug)]
@@ -41,7 +44,7 @@ pub(super) struct Destination {
     pub(super) full_at: Option<u64>,
     /// Whether DataFusion may end files, and begin others, long before the last row.
     pub(super) ends_early: bool,
-    pub(super) pool: Arc<dyn MemoryPool>,
+    pub(super) memory: WriteMemory,
     /// The files that have begun.
     pub(super) growing: Mutex<Vec<Weak<AsyncMutex<Growing>>>>,
     pub(super) caches: Arc<CacheManager>,
@@ -68,7 +71,7 @@ pub(super) struct FileRows {
 pub(super) struct Growing {
     /// None once it is complete or aborted.
     file: Option<Begun>,
-    reservation: MemoryReservation,
+    memory: FileMemory,
 }
 
 impl Growing {
@@ -79,7 +82,7 @@ impl Growing {
     /// Charges the writer's buffers to the pool.
     fn charge(&mut self) -> Result<()> {
         let bytes = self.file()?.writer.buffered_bytes();
-        self.reservation.try_resize(bytes)
+        self.memory.try_resize(bytes)
     }
 
     /// Writes out all rows, which frees memory.
@@ -105,8 +108,8 @@ impl FileRows {
     pub(super) fn new(destination: Arc<Destination>, path: Path) -> Result<Self> {
         let partition_values = destination.partitions.values(&path)?;
         let file = Some(destination.begin(&path)?);
-        let reservation = MemoryConsumer::new(format!("VortexSink[{path}]")).register(&destination.pool);
-        let growing = Arc::new(AsyncMutex::new(Growing { file, reservation }));
+        let memory = destination.memory.file(format!("VortexSink[{path}]"));
+        let growing = Arc::new(AsyncMutex::new(Growing { file, memory }));
         let mut all = destination.growing.lock();
         all.retain(|growing| growing.strong_count() > 0);
         all.push(Arc::downgrade(&growing));
@@ -238,38 +241,46 @@ impl Destination {
         Ok(Begun { path: path.clone(), writer, order: RowOrder::by(self.order.clone()) })
     }
 
-    /// Charges the buffers of a file to the pool. If the pool refuses, rows are written out first to free memory: those
-    /// of the file, and then those of others that wait for more, the largest first. Files of partitions may wait to the
-    /// end.
+    /// Charges the buffers of a file to the pool. If the pool refuses, or is left with less than the files hold, rows
+    /// are written out to free memory: those of this file and of others that wait for more, the largest first. Files of
+    /// partitions may wait to the end.
     async fn charge(&self, growing: &mut Growing) -> Result<()> {
-        if growing.charge().is_ok() {
-            return Ok(());
-        }
-        growing.flush().await?;
-        if growing.charge().is_ok() {
+        let is_granted = growing.charge().is_ok();
+        if is_granted && !self.memory.is_short() {
             return Ok(());
         }
         // Those that are locked are at work, as is this one.
         let all: Vec<_> = self.growing.lock().iter().filter_map(Weak::upgrade).collect();
         let sized = |other: Arc<AsyncMutex<Growing>>| {
-            let bytes = other.try_lock().ok()?.reservation.size();
-            Some((bytes, other))
+            let bytes = other.try_lock().ok()?.file.as_ref()?.writer.unwritten_bytes();
+            Some((bytes, Some(other)))
         };
-        let mut others: Vec<_> = all.into_iter().filter_map(sized).filter(|(bytes, _)| *bytes > 0).collect();
-        others.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
-        for (_, other) in others {
-            let Ok(mut other) = other.try_lock() else { continue };
-            let Some(path) = other.file.as_ref().map(|file| file.path.clone()) else { continue };
-            let freed = async {
-                other.flush().await?;
-                other.charge()
-            };
-            freed.await.map_err(|error| self.at(&path, error))?;
-            if growing.charge().is_ok() {
+        let mut files: Vec<_> = all.into_iter().filter_map(sized).collect();
+        files.push((growing.file()?.writer.unwritten_bytes(), None));
+        let least = if is_granted { MIN_WRITTEN_OUT } else { 1 };
+        files.retain(|(bytes, _)| *bytes >= least);
+        files.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        for (_, other) in files {
+            match other {
+                None => growing.flush().await?,
+                Some(other) => self.write_out(&other).await?,
+            }
+            if growing.charge().is_ok() && !self.memory.is_short() {
                 return Ok(());
             }
         }
         growing.charge()
+    }
+
+    /// Writes out the rows of a file, unless it is at work or complete.
+    async fn write_out(&self, file: &AsyncMutex<Growing>) -> Result<()> {
+        let Ok(mut file) = file.try_lock() else { return Ok(()) };
+        let Some(path) = file.file.as_ref().map(|file| file.path.clone()) else { return Ok(()) };
+        let freed = async {
+            file.flush().await?;
+            file.charge()
+        };
+        freed.await.map_err(|error| self.at(&path, error))
     }
 
     /// Adds the name of a file to an error, unless it already contains it.

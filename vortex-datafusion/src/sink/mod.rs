@@ -24,6 +24,7 @@
 
 mod checks;
 mod file;
+mod memory;
 mod partitions;
 mod replaced;
 mod tasks;
@@ -57,6 +58,7 @@ use crate::orders::{self, SortedColumn};
 use crate::user_metadata::UserMetadata;
 use file::Destination;
 pub use file::WrittenFile;
+use memory::WriteMemory;
 use partitions::{PartitionColumns, checked, with_nullable};
 use replaced::{remove_replaced, replaced_files};
 use tasks::{fill, finish};
@@ -243,7 +245,7 @@ impl FileSink for VortexSink {
             order: self.order.clone(),
             full_at: self.may_split().then_some(self.options.target_file_size),
             ends_early: !self.is_single_file() && self.config.table_partition_cols.is_empty(),
-            pool: Arc::clone(context.memory_pool()),
+            memory: WriteMemory::new(Arc::clone(context.memory_pool())),
             growing: Mutex::default(),
             caches: Arc::clone(&context.runtime_env().cache_manager),
             runtime: Handle::current(),

@@ -8,7 +8,7 @@ use arrow::array::{ArrayRef, AsArray as _, Int32Array, Int64Array, RecordBatch, 
 use arrow::datatypes::{DataType, Field, Int64Type, SchemaRef, UnionFields};
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::error::DataFusionError;
-use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
+use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
@@ -25,13 +25,17 @@ use crate::files::{create, error, run, session, session_within};
 struct Endless {
     schema: SchemaRef,
     fails_after: Option<usize>,
+    /// Bytes that each batch needs from the pool, and gives back.
+    needs: usize,
 }
 
 impl Endless {
     fn register(context: &SessionContext, fails_after: Option<usize>) {
-        let batch = Self::batch(0);
-        let stream = Arc::new(Self { schema: batch.schema(), fails_after });
-        let table = StreamingTable::try_new(batch.schema(), vec![stream]).unwrap();
+        Self { schema: Self::batch(0).schema(), fails_after, needs: 0 }.register_as_source(context);
+    }
+
+    fn register_as_source(self, context: &SessionContext) {
+        let table = StreamingTable::try_new(Arc::clone(&self.schema), vec![Arc::new(self)]).unwrap();
         context.register_table("source", Arc::new(table)).unwrap();
     }
 
@@ -52,11 +56,15 @@ impl PartitionStream for Endless {
         &self.schema
     }
 
-    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let fails_after = self.fails_after;
+    fn execute(&self, task: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let (fails_after, needs) = (self.fails_after, self.needs);
+        let memory = MemoryConsumer::new("source").register(task.memory_pool());
         let batches = futures::stream::iter(0..).map(move |at| match fails_after {
             Some(end) if at >= end => Err(DataFusionError::Execution("the source broke".into())),
-            _ => Ok(Self::batch(at)),
+            _ => memory.try_grow(needs).map(|()| {
+                memory.shrink(needs);
+                Self::batch(at)
+            }),
         });
         // A point at which a cancelled query can stop.
         let batches = batches.then(|batch| async {
@@ -327,6 +335,24 @@ async fn writers_charge_the_pool_and_give_it_back() {
         assert_eq!(pool.reserved(), 0);
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn writers_leave_memory_to_the_operators_whose_rows_they_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(64 << 20));
+    for (name, kinds) in [("one.vortex", ""), ("three/", "PARTITIONED BY (b)")] {
+        let context = session_within(&pool);
+        let source = Endless { schema: Endless::batch(0).schema(), fails_after: None, needs: 24 << 20 };
+        source.register_as_source(&context);
+        let target = folder.path().join(name);
+        let copy = format!(
+            "COPY (SELECT * FROM source LIMIT 8000000) TO '{}' STORED AS VORTEX {kinds}",
+            target.display()
+        );
+        run(&context, &copy).await;
+        assert_eq!(pool.reserved(), 0);
+    }
 }
 
 #[tokio::test]
