@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use datafusion_common::{Result, Statistics, plan_err};
+use arrow::datatypes::Field;
+use datafusion_common::{Result, ScalarValue, Statistics, plan_err};
 use datafusion_datasource::file_groups::FileGroup;
 use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
 use datafusion_datasource::source::DataSourceExec;
@@ -69,8 +70,8 @@ impl VortexFormat {
     /// ```
     ///
     /// # Errors
-    /// If the statistics or the partition values of a file are not those of the columns of the table, or there is no
-    /// column of the projection.
+    /// If the statistics or the partition values of a file are not those of the columns of the table, in number and
+    /// type, if the table has virtual columns, of which files have none, or there is no column of the projection.
     pub fn plan_scan(
         &self,
         session: &dyn Session,
@@ -117,7 +118,14 @@ impl VortexFormat {
                 scan.file_source().file_type()
             );
         };
-        let source = source.or_options(self.options(session)?).with_session(session);
+        if let Some(field) = source.table.virtual_columns().first() {
+            return plan_err!(
+                "`{}` is a virtual column, which scans of Vortex files do not have; `file_row_index()` is the position of a \
+                 row in its file",
+                field.name()
+            );
+        }
+        let source = source.for_scan().or_options(self.options(session)?).with_session(session);
         let mut scan = FileScanConfigBuilder::from(scan).with_source(Arc::new(source)).build();
         // A plan needs a partition, even of no files.
         if scan.file_groups.is_empty() {
@@ -136,21 +144,42 @@ pub(crate) fn scan_of(store: ObjectStoreUrl, table: impl Into<TableSchema>) -> F
     FileScanConfigBuilder::new(store, Arc::new(VortexSource::new(table)))
 }
 
-/// Refuses a file of which something is known about other columns than the table has.
+/// Refuses a file of which something is known about other columns, or columns of other types, than the table has.
 fn check_columns(file: &PartitionedFile, table: &TableSchema) -> Result<()> {
     let location = &file.object_meta.location;
     let (values, partitions) = (file.partition_values.len(), table.table_partition_cols().len());
     if values != partitions {
         return plan_err!("{location} has {values} partition values for {partitions} partition columns");
     }
-    let columns = table.table_schema().fields().len();
-    match file.statistics.as_ref().map(|known| known.column_statistics.len()) {
-        Some(known) if known != columns => plan_err!(
-            "{location} has statistics of {known} columns, but the table has {columns}: those of columns of files come \
-             first, and `with_statistics` adds those of partition columns if `with_partition_values` was called before"
+    let check = |value: &ScalarValue, field: &Field, what: &str| match value.data_type() {
+        found if found == *field.data_type() => Ok(()),
+        found => plan_err!(
+            "{location} has a {what} of type {found} for the column `{}`, which is of type {}",
+            field.name(),
+            field.data_type()
         ),
-        _ => Ok(()),
+    };
+    for (value, field) in file.partition_values.iter().zip(table.table_partition_cols()) {
+        check(value, field, "partition value")?;
     }
+    let Some(known) = &file.statistics else { return Ok(()) };
+    let (known, fields) = (&known.column_statistics, table.table_schema().fields());
+    if known.len() != fields.len() {
+        return plan_err!(
+            "{location} has statistics of {} columns, but the table has {}: those of columns of files come first, and \
+             `with_statistics` adds those of partition columns if `with_partition_values` was called before",
+            known.len(),
+            fields.len()
+        );
+    }
+    for (known, field) in known.iter().zip(fields) {
+        let bounds = [(&known.min_value, "minimum"), (&known.max_value, "maximum")];
+        bounds.into_iter().try_for_each(|(bound, what)| match bound.get_value() {
+            Some(value) if !value.is_null() => check(value, field, what),
+            _ => Ok(()),
+        })?;
+    }
+    Ok(())
 }
 
 /// Warns of the first such session: see [`register`](crate::register#without-the-rules).

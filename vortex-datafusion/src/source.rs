@@ -171,6 +171,11 @@ impl VortexSource {
         self
     }
 
+    /// The same source for a scan of its own, which shares no files or metrics with others.
+    pub(crate) fn for_scan(&self) -> Self {
+        Self { files: Arc::default(), metrics: ExecutionPlanMetricsSet::new(), ..self.changed() }
+    }
+
     /// Sets how files are read, unless [`with_options`](Self::with_options) has.
     pub(crate) fn or_options(mut self, options: VortexOptions) -> Self {
         self.session_options = options;

@@ -14,12 +14,16 @@ use vortex_core::expr::Expr;
 use super::constants::differs_by_file;
 use crate::pushdown::Filters;
 
-/// The filter of a scan for the latest kind of file.
+/// Kinds of files of which filters are kept: a table may get a column now and then, and files of all kinds alternate.
+const MAX_KINDS: usize = 4;
+
+/// The filter of a scan for the latest kinds of files.
 #[derive(Debug)]
 pub(crate) struct Translations {
     /// Whether files of the same columns have the same filter.
     are_shared: bool,
-    latest: Mutex<Option<Translated>>,
+    /// The last one was used last.
+    latest: Mutex<Vec<Translated>>,
 }
 
 /// A filter for files of these columns; `None` if no row of these passes.
@@ -54,15 +58,20 @@ impl Translations {
         if !self.are_shared {
             return translate();
         }
-        if let Some(latest) = &*self.latest.lock()
-            && latest.physical == *physical
-            && latest.dtype == *dtype
-        {
-            return Ok(latest.filter.clone());
+        let is_kind = |kept: &Translated| kept.physical == *physical && kept.dtype == *dtype;
+        let mut latest = self.latest.lock();
+        if let Some(at) = latest.iter().rposition(is_kind) {
+            latest[at..].rotate_left(1);
+            return Ok(latest.last().and_then(|kept| kept.filter.clone()));
         }
+        drop(latest);
         let filter = translate()?;
         let (physical, dtype) = (Arc::clone(physical), dtype.clone());
-        *self.latest.lock() = Some(Translated { physical, dtype, filter: filter.clone() });
+        let mut latest = self.latest.lock();
+        if latest.len() == MAX_KINDS {
+            latest.remove(0);
+        }
+        latest.push(Translated { physical, dtype, filter: filter.clone() });
         Ok(filter)
     }
 }
@@ -83,14 +92,15 @@ mod tests {
         let file = |name: &str| Arc::new(Schema::new(vec![Field::new(name, DataType::Int64, true)]));
         let folder = Arc::new(Field::new("p", DataType::Int64, false));
         let table = TableSchema::builder(file("c")).with_table_partition_cols(vec![folder]).build();
-        for (read, translated) in [("c", [1, 1, 2, 3]), ("p", [1, 2, 3, 4])] {
+        let (of_file, of_folder) = ([1, 1, 2, 2, 3, 4, 5, 5, 6], [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        for (read, translated) in [("c", of_file), ("p", of_folder)] {
             let schema = table.table_schema();
             let mut filters = Filters::default();
             let filter = binary(col(read, schema).unwrap(), Operator::Gt, lit(3i64), schema).unwrap();
             filters.offer(filter, &table, &VortexOptions::default());
             let translations = Translations::new(&filters, &table, None);
             let mut count = 0;
-            let counts = ["c", "c", "d", "c"].map(|name| {
+            let counts = ["c", "c", "d", "c", "e", "f", "g", "c", "d"].map(|name| {
                 let physical = file(name);
                 let dtype = from_schema(&physical).unwrap();
                 let translate = || {

@@ -100,7 +100,9 @@ fn by_best(
     };
     match (best(left), best(right)) {
         (Some(left), Some(right)) => {
-            let order = left.partial_cmp(&right).unwrap_or(Ordering::Equal);
+            // Values of different types cannot be compared, but sorting needs an order of all.
+            let by_type = || left.data_type().cmp(&right.data_type());
+            let order = left.partial_cmp(&right).unwrap_or_else(by_type);
             if options.descending { order.reverse() } else { order }
         }
         (left, right) => right.is_some().cmp(&left.is_some()),
@@ -120,6 +122,7 @@ mod tests {
     use arrow::datatypes::{DataType, Field, Schema};
     use datafusion_common::stats::Precision;
     use datafusion_common::{ColumnStatistics, ScalarValue, Statistics};
+    use object_store::path::Path;
 
     use super::*;
 
@@ -147,6 +150,21 @@ mod tests {
     fn files_with_the_best_rows_come_first() {
         assert_eq!(names(false), ["low", "wide", "none"]);
         assert_eq!(names(true), ["wide", "low", "none"]);
+    }
+
+    #[test]
+    fn files_whose_values_have_several_types_have_an_order() {
+        let options = SortOptions::default();
+        let best = BestFirst { column: Column::new("a", 0), options, then: Vec::new(), rows: None };
+        let mut files: Vec<_> = (0..100).map(|at| file(&format!("{at:02}"), &[(-at, 0)])).collect();
+        for (at, file) in files.iter_mut().enumerate().step_by(2) {
+            let known = Arc::make_mut(file.statistics.as_mut().unwrap());
+            known.column_statistics[0].min_value = Precision::Exact(ScalarValue::Int64(Some(at as i64)));
+        }
+        let sorted: Vec<_> = best.files(files).into_iter().map(|file| file.object_meta.location).collect();
+        let (narrow, wide) = ((1..100).rev().step_by(2), (0..100).step_by(2));
+        let expected: Vec<_> = narrow.chain(wide).map(|at| Path::from(format!("{at:02}"))).collect();
+        assert_eq!(sorted, expected);
     }
 
     #[test]

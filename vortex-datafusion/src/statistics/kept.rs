@@ -9,6 +9,7 @@
 //! `files_of_one_size_and_time_are_taken_for_the_same`.
 
 use std::collections::HashSet;
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -38,7 +39,7 @@ impl FileStatistics {
         object: &ObjectMeta,
         columns: &Arc<SchemaFingerprint>,
     ) -> Option<FileMeta> {
-        let kept = self.0.as_ref()?.get(&key(store, object))?;
+        let kept = self.0.as_ref()?.get(&key(store, object, columns))?;
         let is_same = same_version(&kept.meta, object) && kept.is_valid_for(object, columns);
         is_same.then(|| FileMeta::new(kept.statistics.as_ref().clone()).with_ordering(kept.ordering))
     }
@@ -52,8 +53,9 @@ impl FileStatistics {
     ) {
         let Some(cache) = &self.0 else { return };
         let statistics = Arc::new(known.statistics.clone());
+        let key = key(store, object, &columns);
         let kept = CachedFileMetadata::new(object.clone(), columns, statistics, known.ordering.clone());
-        cache.put(&key(store, object), kept);
+        cache.put(&key, kept);
     }
 
     /// Removes what is known of files, by whichever table.
@@ -65,10 +67,12 @@ impl FileStatistics {
     }
 }
 
-/// All tables share what is known of a file. The place for a table's name holds that of the store.
-fn key(store: &Arc<dyn ObjectStore>, object: &ObjectMeta) -> TableScopedPath {
-    let store = TableReference::bare(format!("vortex {}", StoreId::of(store)));
-    TableScopedPath { table: Some(store), path: object.location.clone() }
+/// All tables of the same columns share what is known of a file. The place for a table's name holds that of the store,
+/// and what stands for the columns; those with the same hash take turns, since entries state theirs.
+fn key(store: &Arc<dyn ObjectStore>, object: &ObjectMeta, columns: &SchemaFingerprint) -> TableScopedPath {
+    let columns = BuildHasherDefault::<DefaultHasher>::default().hash_one(columns);
+    let place = TableReference::bare(format!("vortex {} {columns:016x}", StoreId::of(store)));
+    TableScopedPath { table: Some(place), path: object.location.clone() }
 }
 
 /// The columns of a table, which statistics depend on besides the file. DataFusion passes the same schema with each
@@ -96,12 +100,38 @@ impl LastColumns {
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::{DataType, Field, Schema};
+    use datafusion_common::Statistics;
+    use datafusion_common::stats::Precision;
+    use datafusion_datasource::PartitionedFile;
+    use datafusion_execution::runtime_env::RuntimeEnv;
+    use object_store::memory::InMemory;
 
     use super::*;
 
+    fn schema(name: &str) -> SchemaRef {
+        Arc::new(Schema::new(vec![Field::new(name, DataType::Int32, true)]))
+    }
+
+    #[test]
+    fn tables_of_different_columns_over_the_same_files_keep_their_statistics() {
+        let caches = RuntimeEnv::default();
+        let kept = FileStatistics::new(&caches.cache_manager);
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let object = PartitionedFile::new("a", 1).object_meta;
+        let object = ObjectMeta { e_tag: Some("1".to_owned()), ..object };
+        let tables = ["a", "b"].map(|name| Arc::new(SchemaFingerprint::from_schema(&schema(name))));
+        for (rows, columns) in tables.iter().enumerate() {
+            let known = Statistics { num_rows: Precision::Exact(rows), ..Statistics::default() };
+            kept.put(&store, &object, Arc::clone(columns), &FileMeta::new(known));
+        }
+        let rows = tables.map(|columns| kept.get(&store, &object, &columns).unwrap().statistics.num_rows);
+        assert_eq!(rows, [0, 1].map(Precision::Exact));
+        kept.remove(&[&object.location].into());
+        assert!(kept.get(&store, &object, &Arc::new(SchemaFingerprint::from_schema(&schema("a")))).is_none());
+    }
+
     #[test]
     fn columns_are_described_once_per_schema() {
-        let schema = |name| Arc::new(Schema::new(vec![Field::new(name, DataType::Int32, true)]));
         let (a, b) = (schema("a"), schema("b"));
         let last = LastColumns::default();
         let first = last.of(&a);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::stats::Precision;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::datasource::file_format::FileFormat as _;
 use datafusion::datasource::listing::PartitionedFile;
@@ -197,6 +198,35 @@ async fn what_is_known_of_other_columns_is_refused() {
     table.files[0] = table.files[0].clone().with_statistics(known);
     let error = table.refused().await;
     assert!(error.contains("1.vortex has statistics of 4 columns, but the table has 3"), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_known_must_have_the_types_of_the_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = Chosen::numbers(folder.path()).await;
+    // As when the column was wider or narrower in a former version of the table.
+    let mut known = Arc::unwrap_or_clone(table.files[1].statistics.take().unwrap());
+    known.column_statistics[0].min_value = Precision::Exact(ScalarValue::Int32(Some(1001)));
+    table.files[1].statistics = Some(Arc::new(known));
+    let error = table.refused().await;
+    let told = "2.vortex has a minimum of type Int32 for the column `n`, which is of type Int64";
+    assert!(error.contains(told), "{error}");
+    let mut table = Chosen::numbers(folder.path()).await;
+    table.files[0].partition_values = vec![ScalarValue::Int64(Some(1))];
+    let error = table.refused().await;
+    assert!(error.contains("1.vortex has a partition value of type Int64 for the column `day`"), "{error}");
+}
+
+#[tokio::test]
+async fn virtual_columns_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = Chosen::numbers(folder.path()).await;
+    let schema = Arc::clone(table.table.file_schema());
+    let at = Arc::new(Field::new("at", DataType::Int64, false));
+    table.table = TableSchema::builder(schema).with_virtual_columns(vec![at]).build();
+    table.files.clear();
+    let error = table.refused().await;
+    assert!(error.contains("`at` is a virtual column"), "{error}");
 }
 
 #[tokio::test]
