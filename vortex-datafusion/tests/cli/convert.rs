@@ -616,6 +616,33 @@ fn small_files_are_converted_together_and_their_errors_come_in_order() {
 }
 
 #[test]
+fn bad_files_of_a_folder_can_be_passed_over() {
+    let folder = TempDir::new().unwrap();
+    let source = golden("0.91.0/tpch_orders.vortex");
+    fs::create_dir(folder.path().join("in")).unwrap();
+    for name in 0..20 {
+        fs::copy(&source, folder.path().join(format!("in/{name:02}.vortex"))).unwrap();
+    }
+    for damaged in ["11", "07"] {
+        fs::write(folder.path().join(format!("in/{damaged}.vortex")), "x").unwrap();
+    }
+    let (input, out) = (path(&folder, "in"), path(&folder, "out/"));
+    let output = run(&["convert", "--keep-going", &input, &out]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(
+        matches!(*lines, [first, second, _] if first.contains("07.vortex: ") && second.contains("11.vortex: ")),
+        "{told}"
+    );
+    assert_eq!(lines[2], "vortex: 2 files with problems (18 of 20 files were converted)");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(names(folder.path().join("out")).len(), 18);
+    // What is wrong with the arguments would be wrong with all files, and nothing may be missing in a single one.
+    let line = fails(&["convert", "-k", &input, &path(&folder, "one.vortex")], 2);
+    assert!(line.contains("--keep-going"), "{line}");
+}
+
+#[test]
 fn rows_with_equal_keys_are_sorted_in_the_order_of_the_input() {
     let folder = TempDir::new().unwrap();
     let name = |at: usize, extension: &str| path(&folder, &format!("{at}.{extension}"));

@@ -31,6 +31,7 @@ mod writer_types;
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
+use std::future::ready;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,7 +46,7 @@ use vortex_core::Level;
 use vortex_core::write::WriteOptions;
 use vortex_datafusion::{RowOrder, VortexOptions, column_path};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Failures, Outcome};
 use crate::formats::Format;
 use crate::min_reader::MinReader;
 use crate::text::parse_size;
@@ -94,6 +95,9 @@ pub(crate) struct Arguments {
     /// Cut the output into files of about this size, like `256m`.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     target_file_size: Option<usize>,
+    /// Go on after a file that cannot be converted; the exit code tells. By default, no more files are begun.
+    #[arg(short, long)]
+    keep_going: bool,
     #[command(flatten)]
     vortex: VortexArguments,
 }
@@ -232,24 +236,36 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         let message = "--level, --column-level, --min-reader and --checksums apply to Vortex files only";
         return Err(Failure::Usage(message.to_owned()));
     }
-    let (job_count, done, has_failed) = (jobs.len(), AtomicUsize::new(0), AtomicBool::new(false));
+    if arguments.keep_going && merges {
+        let message = "--keep-going: the files become one, in which it could not be seen that one is missing";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    let (job_count, done, has_ended) = (jobs.len(), AtomicUsize::new(0), AtomicBool::new(false));
     let permits = Semaphore::new(AT_ONCE);
     let runs = jobs.iter().map(|job| async {
         let wanted = if job.is_small() { 1 } else { AT_ONCE };
         let _permits = permits.acquire_many(wanted as u32).await;
         // Conversions that have begun are completed, so that the message counts them.
-        if has_failed.load(Ordering::Relaxed) {
+        if has_ended.load(Ordering::Relaxed) {
             return Ok(());
         }
         let outcome = job.run(&arguments, &reader, &options).await;
-        match outcome {
+        match &outcome {
             Ok(()) => _ = done.fetch_add(1, Ordering::Relaxed),
-            Err(_) => has_failed.store(true, Ordering::Relaxed),
+            Err(Failure::Error(_)) if arguments.keep_going => {}
+            Err(_) => has_ended.store(true, Ordering::Relaxed),
         }
         outcome
     });
-    let outcomes: Vec<Outcome> = stream::iter(runs).buffered(AT_ONCE).collect().await;
-    let outcome: Outcome = outcomes.into_iter().collect();
+    let mut failures = Failures::among(job_count);
+    let outcome = stream::iter(runs).buffered(AT_ONCE).fold(Ok(()), |before: Outcome, outcome| {
+        let outcome = match outcome {
+            Err(failure) if arguments.keep_going => failures.report(failure),
+            outcome => outcome,
+        };
+        ready(before.and(outcome))
+    });
+    let outcome = outcome.await.and_then(|()| failures.outcome());
     outcome.map_err(|failure| match failure {
         Failure::Error(message) if job_count > 1 => {
             let done = done.into_inner();
