@@ -90,7 +90,8 @@ pub trait ReadAt: Debug + Send + Sync + 'static {
         Ok(futures::stream::once(async move { Ok(bytes) }).boxed())
     }
 
-    /// The bytes of `range`, if they are available without waiting.
+    /// The bytes of `range`, if copying them does not wait, as from the page cache of the operating system. Those that
+    /// were kept from an earlier read are [`cached`](Self::cached) instead, and take no copy.
     fn at_hand(&self, _range: &Range<u64>) -> Option<Bytes> {
         None
     }

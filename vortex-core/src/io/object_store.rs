@@ -37,7 +37,7 @@ pub struct ObjectFile {
     first: FirstAnswer,
     /// The last bytes of the object, until a read takes them.
     end: Mutex<Option<Bytes>>,
-    /// What identifies the store: its name, which others may have, too, and its address.
+    /// What identifies the store: its name, which others may have, too, and its [`StoreId`].
     store_id: Box<str>,
     name: Box<str>,
     profile: StorageProfile,
