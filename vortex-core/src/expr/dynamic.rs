@@ -8,8 +8,8 @@ use super::{Expr, FieldPath};
 
 /// A filter whose bounds tighten while the scan runs: top-k thresholds, join keys.
 pub trait DynamicFilter: Debug + Display + Send + Sync {
-    /// All columns that `current` may ever read, so that their statistics can be loaded in advance. They must not change
-    /// while the scan runs.
+    /// All columns that `current` may ever read, so that their statistics can be loaded in advance. They must not
+    /// change while the scan runs.
     fn columns(&self) -> Vec<FieldPath>;
 
     /// A number that changes whenever `current` does. Cheap; called per split.
@@ -24,8 +24,8 @@ pub trait DynamicFilter: Debug + Display + Send + Sync {
     }
 }
 
-/// A dynamic filter that its owner [sets](Self::set) while scans run, for instance to the value of the worst of the best
-/// rows that it has seen.
+/// A dynamic filter that its owner [sets](Self::set) while scans run, for instance to the value of the worst of the
+/// best rows that it has seen.
 ///
 /// ```
 /// use std::sync::Arc;

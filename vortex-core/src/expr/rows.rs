@@ -28,8 +28,8 @@ pub trait RowPredicate: Debug + Display + Send + Sync {
 }
 
 impl Expr {
-    /// A predicate over whole rows that a function evaluates, as [`RowPredicate`] describes it. Errors and EXPLAIN call it
-    /// by its name.
+    /// A predicate over whole rows that a function evaluates, as [`RowPredicate`] describes it. Errors and EXPLAIN call
+    /// it by its name.
     pub fn rows<P: Into<FieldPath>>(
         name: impl Into<Box<str>>,
         columns: impl IntoIterator<Item = P>,
