@@ -73,16 +73,16 @@ use crate::tables::VortexTableFactory;
 /// - Windows over several partitions are limited without an order:
 ///   `SELECT a, sum(a) OVER (PARTITION BY p ORDER BY a ROWS UNBOUNDED PRECEDING) FROM t LIMIT 5`.
 /// - Windows, joins or an `OFFSET` are sorted by an order in which they get their rows, such as that of other windows,
-///   and limited: `SELECT p, a, sum(a) OVER (PARTITION BY p ORDER BY a), count(*) OVER () FROM t ORDER BY p, a LIMIT
-///   3`.
+///   and limited: `SELECT p, a, sum(a) OVER (PARTITION BY p ORDER BY a), count(*) OVER () FROM t ORDER BY p, a
+///   LIMIT 3`.
 /// - Windows with partition keys that look at later rows are sorted by these keys, and limited:
 ///   `SELECT a, v, sum(v) OVER (PARTITION BY a) FROM t ORDER BY a LIMIT 2`.
 /// - Windows over groups are sorted by the key of the groups, and limited:
 ///   `SELECT k, count(*) OVER () FROM t GROUP BY k ORDER BY k LIMIT 2`.
 ///
 /// Other queries are only slower: scans use no dynamic filters, all aggregations but `count(*)` read their columns,
-/// groups are not found by codes, and orders of files are not used, whether they are recorded or declared (`WITH
-/// ORDER`).
+/// groups are not found by codes, and orders of files are not used, whether they are recorded or declared
+/// (`WITH ORDER`).
 ///
 /// # Errors
 /// If the session refuses the format.
