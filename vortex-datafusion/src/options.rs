@@ -145,11 +145,11 @@ options! {
         ///
         /// They are read when they are opened.
         pub segment_cache_preload: u64 = 0,
-        /// Repeat remote reads that take this many times as long as predicted; 0, the default, for never.
+        /// Repeat remote reads that take this many times as long as predicted; 4 by default, 0 for never.
         ///
-        /// The measured latency and bandwidth predict how long a read takes. The first answer is used. At most
-        /// one read in 20 is repeated.
-        pub hedge: u32 = 0,
+        /// The measured latency and bandwidth predict how long a read takes. The first answer is used. At most one read
+        /// in 20 is repeated, and none that takes less than 20 ms.
+        pub hedge: u32 = 4,
         /// Check what is read against the checksums of files that have them.
         ///
         /// Off by default.

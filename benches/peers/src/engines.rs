@@ -29,6 +29,8 @@ pub(crate) enum Engine {
     OursNative,
     /// As `OursNative`, with files of the level `compact`.
     OursCompact,
+    /// As `OursNative`, but late reads of a remote store are not repeated.
+    OursUnhedged,
 }
 
 impl Engine {
@@ -42,7 +44,7 @@ impl Engine {
         match self {
             Self::Memory | Self::Parquet | Self::ParquetPushdown => Format::Parquet,
             Self::Reference | Self::Ours => Format::Reference,
-            Self::OursNative => Format::Ours(Level::Default),
+            Self::OursNative | Self::OursUnhedged => Format::Ours(Level::Default),
             Self::OursCompact => Format::Ours(Level::Compact),
         }
     }
@@ -59,8 +61,11 @@ impl Engine {
             return Ok(reference_session(config));
         }
         let session = SessionContext::new_with_config(config);
-        if matches!(self, Self::Ours | Self::OursNative | Self::OursCompact) {
+        if matches!(self, Self::Ours | Self::OursNative | Self::OursCompact | Self::OursUnhedged) {
             vortex_datafusion::register(&session)?;
+        }
+        if self == Self::OursUnhedged {
+            session.state_ref().write().config_mut().options_mut().set("vortex.hedge", "0")?;
         }
         Ok(session)
     }

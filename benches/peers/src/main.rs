@@ -33,6 +33,7 @@ mod store;
 mod suites;
 mod write;
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -179,6 +180,12 @@ struct SqlArgs {
     /// Bandwidth of each remote stream in megabytes per second.
     #[arg(long, default_value_t = 80.0)]
     megabytes_per_second: f64,
+    /// One in this many remote reads is late; none by default.
+    #[arg(long, value_name = "READS")]
+    late_every: Option<NonZeroU64>,
+    /// Milliseconds to the first byte of a late read.
+    #[arg(long, default_value_t = 500)]
+    late_first_byte_ms: u64,
 }
 
 #[tokio::main]
@@ -226,10 +233,12 @@ impl SqlArgs {
         let distance = self.remote.then(|| Distance {
             first_byte: Duration::from_millis(self.first_byte_ms),
             bytes_per_second: self.megabytes_per_second * 1e6,
+            late_every: self.late_every,
+            late_first_byte: Duration::from_millis(self.late_first_byte_ms),
         });
-        if distance.is_some() {
-            engines.retain(|&engine| engine != Engine::Memory);
-        }
+        // Memory is never far away, and of local reads none is hedged.
+        let apart = if distance.is_some() { Engine::Memory } else { Engine::OursUnhedged };
+        engines.retain(|&engine| engine != apart);
         for suite in or_all(self.suites) {
             let plan = Plan {
                 data: data.clone(),

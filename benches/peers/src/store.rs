@@ -2,6 +2,7 @@
 //! all requests are counted.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::ops::Sub;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +29,19 @@ pub(crate) struct Distance {
     pub(crate) first_byte: Duration,
     /// Bandwidth of each stream; streams do not slow each other down.
     pub(crate) bytes_per_second: f64,
+    /// One in this many reads is late; none by default.
+    pub(crate) late_every: Option<NonZeroU64>,
+    /// Time to the first byte of those.
+    pub(crate) late_first_byte: Duration,
+}
+
+impl Distance {
+    /// Time to the first byte of the read of this number.
+    fn first_byte(&self, read: u64) -> Duration {
+        // Multiplied by an odd constant, so that late reads are spread, but the same in each run.
+        let is_late = |every: NonZeroU64| (read.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % every == 0;
+        if self.late_every.is_some_and(is_late) { self.late_first_byte } else { self.first_byte }
+    }
 }
 
 /// Counters of the requests to a store.
@@ -124,8 +138,8 @@ impl<S: ObjectStore> ObjectStore for DistantStore<S> {
             self.look_up().await;
             return self.inner.get_opts(location, options).await;
         }
-        self.counters.reads.fetch_add(1, Ordering::Relaxed);
-        sleep(self.distance.first_byte).await;
+        let read = self.counters.reads.fetch_add(1, Ordering::Relaxed);
+        sleep(self.distance.first_byte(read)).await;
         let result = self.inner.get_opts(location, options).await?;
         let (meta, range, attributes) =
             (result.meta.clone(), result.range.clone(), result.attributes.clone());
@@ -180,7 +194,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_read_takes_its_first_byte_and_its_bytes_and_is_counted() -> Result<()> {
-        let distance = Distance { first_byte: Duration::from_millis(20), bytes_per_second: 10e6 };
+        let distance = Distance {
+            first_byte: Duration::from_millis(20),
+            bytes_per_second: 10e6,
+            late_every: None,
+            late_first_byte: Duration::ZERO,
+        };
         let store = DistantStore::new(InMemory::new(), distance);
         let path = Path::from("object");
         store.put(&path, PutPayload::from(vec![7; 400_000])).await?;
@@ -193,5 +212,17 @@ mod tests {
         let traffic = store.traffic();
         assert_eq!((traffic.reads, traffic.bytes, traffic.lookups), (1, 300_000, 1));
         Ok(())
+    }
+
+    #[test]
+    fn about_one_in_so_many_reads_is_late() {
+        let distance = Distance {
+            first_byte: Duration::from_millis(20),
+            bytes_per_second: 10e6,
+            late_every: NonZeroU64::new(50),
+            late_first_byte: Duration::from_millis(500),
+        };
+        let late = (0..10_000).filter(|read| distance.first_byte(*read) > distance.first_byte).count();
+        assert!((100..400).contains(&late), "{late}");
     }
 }

@@ -103,7 +103,7 @@ pub(super) async fn deliver(read: Read, mut slot: Slot) {
     let mut attempts = 0;
     loop {
         let (started, before) = (Instant::now(), delivery.at);
-        let received = delivery.receive(&slot, started).await;
+        let received = delivery.receive(&slot).await;
         let (progress, missing) = (delivery.at - before, delivery.range.end - before);
         attempts = if progress < MIN_PROGRESS { attempts + 1 } else { 0 };
         match received {
@@ -191,11 +191,10 @@ impl Delivery {
     }
 
     /// Receives pieces until the read is complete.
-    async fn receive(&mut self, slot: &Slot, started: Instant) -> Received {
+    async fn receive(&mut self, slot: &Slot) -> Received {
         let profile = self.source.profile();
         let stall = profile.remote.then(|| slot.stall());
-        let rest = self.at..self.range.end;
-        let overdue = slot.overdue(profile.hedge, rest.end - rest.start).map(|patience| started + patience);
+        let first = self.at;
         let mut hedge = Hedge::Not;
         let (mut opened, mut open) = (None, None);
         if self.range.is_empty() {
@@ -203,7 +202,10 @@ impl Delivery {
         }
         while self.at < self.range.end {
             let rest = self.at..self.range.end;
-            let due = overdue.filter(|_| hedge == Hedge::Not);
+            // What is late is usually the first byte, not those that follow.
+            let bytes = if self.at == first { 0 } else { self.range.end - first };
+            let may_hedge = profile.remote && hedge == Hedge::Not;
+            let overdue = slot.overdue(if may_hedge { profile.hedge } else { 0 }, bytes);
             let again = || {
                 hedge = if slot.may_hedge() { Hedge::Asked } else { Hedge::Refused };
                 (hedge == Hedge::Asked).then(|| {
@@ -212,7 +214,7 @@ impl Delivery {
                     next_piece(&self.source, rest.clone(), None)
                 })
             };
-            let step = hedged(next_piece(&self.source, rest.clone(), open.take()), due, again);
+            let step = hedged(next_piece(&self.source, rest.clone(), open.take()), overdue, again);
             let goes_on = self.at < self.kept_end;
             let arrived = unless_abandoned(self.waiting(), goes_on, unless_stalled(stall, step)).await;
             match arrived {
@@ -328,16 +330,15 @@ async fn next_piece(
     Ok(piece.map(|piece| Arrived { piece, rest, opened_at }))
 }
 
-/// Awaits `work`, and from `due` on also the future returned by `again`, which does the same work.
+/// Awaits `work`, and once it is `overdue` also the future returned by `again`, which does the same work.
 /// Returns the result of whichever succeeds first and drops the other.
 async fn hedged<T, W: Future<Output = Result<T>>>(
     work: impl Future<Output = Result<T>>,
-    due: Option<Instant>,
+    overdue: impl Future<Output = ()>,
     again: impl FnOnce() -> Option<W>,
 ) -> Result<T> {
-    let Some(due) = due else { return work.await };
     let mut work = pin!(work);
-    if let Ok(outcome) = tokio::time::timeout_at(due, &mut work).await {
+    if let Either::Left((outcome, _)) = select(&mut work, pin!(overdue)).await {
         return outcome;
     }
     let Some(second) = again() else { return work.await };

@@ -213,7 +213,7 @@ impl ObjectFile {
         self
     }
 
-    /// Reads that take `factor` times as long as usual are requested a second time; 0, the default, disables
+    /// Remote reads that take `factor` times as long as usual are requested a second time, 4 by default; 0 disables
     /// this. See [`StorageProfile::hedge`].
     #[must_use]
     pub fn with_hedge(mut self, factor: u32) -> Self {

@@ -42,8 +42,10 @@ const DEFAULT_BUDGET: u64 = 256 << 20;
 /// A remote read that delivers nothing for this long has failed.
 const DEFAULT_STALL: Duration = Duration::from_secs(60);
 
-/// No read is requested a second time sooner than this.
-const MIN_HEDGE: Duration = Duration::from_millis(5);
+/// No read is requested a second time sooner than this, and the number of steps in which the time until then is
+/// measured.
+const MIN_HEDGE: Duration = Duration::from_millis(20);
+const HEDGE_STEPS: u32 = 5;
 
 /// From this many queues on, all that are idle are forgotten, and what they measured.
 const MANY_QUEUES: usize = 64;
@@ -417,14 +419,21 @@ impl Slot {
         state.allowed += 1.0 / state.allowed.max(1.0);
     }
 
-    /// How long a read may take before it is requested a second time: `factor` times the duration
-    /// expected from the measurements.
-    pub(super) fn overdue(&self, factor: u32, bytes: u64) -> Option<Duration> {
+    /// Waits until a read that delivers `bytes` after its first one takes `factor` times as long as measurements
+    /// suggest by then: others of its round tell how long a read takes. The time in which the runtime stands still does
+    /// not count. Never ends if `factor` is 0.
+    pub(super) async fn overdue(&self, factor: u32, bytes: u64) {
         if factor == 0 {
-            return None;
+            return std::future::pending().await;
         }
-        let expected = self.queue.expected(bytes)?;
-        Some(expected.saturating_mul(factor).max(MIN_HEDGE))
+        let mut steps = 0;
+        while steps < HEDGE_STEPS {
+            let patience = self.queue.expected(bytes).map(|expected| expected.saturating_mul(factor));
+            let step = patience.unwrap_or_default().max(MIN_HEDGE) / HEDGE_STEPS;
+            tokio::time::sleep(step).await;
+            // Without a measurement, nothing tells that the read is late.
+            steps += u32::from(patience.is_some());
+        }
     }
 
     /// Whether another read may be requested a second time; if so, it is counted.

@@ -95,15 +95,20 @@ impl ReadAt for Scripted {
     }
 }
 
-/// A scheduler that has measured the latency and bandwidth of the file's store.
-async fn measured(hedge: u32) -> (Arc<Scheduler>, Arc<Scripted>) {
+/// A scheduler, and a file of whose store it knows nothing.
+fn unmeasured(hedge: u32) -> (Arc<Scheduler>, Arc<Scripted>) {
     let file = Arc::new(Scripted {
         script: Mutex::default(),
         asked: Mutex::default(),
         in_flight: Arc::default(),
-        hedge: AtomicU32::new(0),
+        hedge: AtomicU32::new(hedge),
     });
-    let scheduler = Scheduler::with_stall(1 << 30, Duration::from_secs(2));
+    (Scheduler::with_stall(1 << 30, Duration::from_secs(2)), file)
+}
+
+/// A scheduler that has measured the latency and bandwidth of the file's store.
+async fn measured(hedge: u32) -> (Arc<Scheduler>, Arc<Scripted>) {
+    let (scheduler, file) = unmeasured(0);
     for at in 0..25 {
         read(&scheduler, &file, at, &Arc::default()).wait().await.unwrap();
     }
@@ -140,6 +145,20 @@ async fn a_read_that_stalls_is_asked_for_again() {
     assert_eq!(metrics.reads_hedged.get(), 2);
     assert_eq!(metrics.reads.get(), 4);
     assert_eq!(file.in_flight.load(Ordering::SeqCst), 0, "the slower ones are dropped");
+}
+
+#[tokio::test]
+async fn other_reads_of_the_first_round_tell_that_one_is_late() {
+    let (scheduler, file) = unmeasured(4);
+    *file.script.lock() = vec![Manner::Stalls];
+    let metrics = Arc::default();
+    let first = read(&scheduler, &file, 0, &metrics);
+    let others: Vec<_> = (1..5).map(|at| read(&scheduler, &file, at, &metrics)).collect();
+    for one in others {
+        one.wait().await.unwrap();
+    }
+    assert_eq!(first.wait().await.unwrap().len(), 1000);
+    assert_eq!(metrics.reads_hedged.get(), 1);
 }
 
 #[tokio::test]
