@@ -148,7 +148,7 @@ options! {
         /// Repeat remote reads that take this many times as long as predicted; 4 by default, 0 for never.
         ///
         /// The measured latency and bandwidth predict how long a read takes. The first answer is used. At most one read
-        /// in 20 is repeated, and none that takes less than 20 ms.
+        /// in 20 is repeated, and none that takes less than 100 ms.
         pub hedge: u32 = 4,
         /// Check what is read against the checksums of files that have them.
         ///

@@ -12,11 +12,11 @@ use crate::mask::Mask;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Pick<'a> {
-    /// As [`EncodedArray::slice`](super::EncodedArray::slice).
+    /// As `slice` of an [array](super::EncodedArray) takes them.
     Slice(&'a Range<usize>),
-    /// As [`EncodedArray::filter`](super::EncodedArray::filter).
+    /// As `filter` takes them.
     Filter(&'a Mask),
-    /// As [`EncodedArray::take`](super::EncodedArray::take).
+    /// As `take` takes them.
     Take(&'a UInt64Array),
 }
 

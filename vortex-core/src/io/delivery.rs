@@ -7,7 +7,7 @@
 //! that takes far longer than usual is hedged if the source allows it: the missing bytes are requested a second time,
 //! and the stream that delivers the next piece first is used from then on.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -15,15 +15,15 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::buffer::{Buffer, MutableBuffer};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::future::{Either, select};
 use futures::stream::BoxStream;
 use tokio::time::Instant;
 
+use super::late::{hedged, unless_stalled};
 use super::object_store::is_throttled;
-use super::pending::Answer;
+use super::receiving::{Portion, Receiving};
 use super::scheduler::Slot;
 use super::waiting::Read;
 use super::{ReadAt, bytes_at_hand, cause, kept_bytes};
@@ -37,14 +37,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 /// A read whose connection breaks is resumed if it has delivered at least this many bytes since it was opened.
 const MIN_PROGRESS: u64 = 64 << 10;
-
-/// A request for at most this many bytes, and for less than one in this many bytes of a read, gets a copy
-/// of them: it is charged for its own bytes only, and may be held for long.
-const MAX_COPY: usize = 64 << 10;
-const COPY_BELOW: usize = 16;
-
-/// Number of steps in which the time is measured for which a read delivers nothing.
-const STALL_STEPS: u32 = 10;
 
 /// Answers the requests of a read whose bytes are at hand: each with bytes of its own, which are freed with it, unless
 /// they share some. Returns what is left of the read, from the first request on whose bytes are not at hand.
@@ -107,13 +99,13 @@ pub(super) async fn deliver(read: Read, mut slot: Slot) {
         let (progress, missing) = (delivery.at - before, delivery.range.end - before);
         attempts = if progress < MIN_PROGRESS { attempts + 1 } else { 0 };
         match received {
+            // Hedged reads count, too: if all reads take longer from now on, predictions have to follow.
             Received::All { opened } => {
                 let first_byte = opened.map_or(Duration::ZERO, |opened| opened.duration_since(started));
                 let rest = started.elapsed().saturating_sub(first_byte);
                 return slot.note(first_byte, rest, missing);
             }
-            // Of a hedged read, the time that it would have taken alone is unknown.
-            Received::Hedged | Received::Abandoned => return,
+            Received::Abandoned => return,
             Received::Broken(error)
                 if attempts == 0 && delivery.source.profile().remote
                     || attempts < MAX_ATTEMPTS && is_throttled(&error) =>
@@ -169,8 +161,6 @@ enum Received {
     All {
         opened: Option<Instant>,
     },
-    /// Everything was received, but requested twice.
-    Hedged,
     /// No request waits for the rest.
     Abandoned,
     /// The source failed.
@@ -195,20 +185,28 @@ impl Delivery {
         let profile = self.source.profile();
         let stall = profile.remote.then(|| slot.stall());
         let first = self.at;
-        let mut hedge = Hedge::Not;
+        // None is requested a third time, or asked about again.
+        let mut factor = if profile.remote { profile.hedge } else { 0 };
+        let mut all_late = pin!(slot.overdue(factor, self.range.end - first));
         let (mut opened, mut open) = (None, None);
         if self.range.is_empty() {
             self.take(&Bytes::new());
         }
         while self.at < self.range.end {
             let rest = self.at..self.range.end;
+            let may_hedge = factor > 0;
             // What is late is usually the first byte, not those that follow.
-            let bytes = if self.at == first { 0 } else { self.range.end - first };
-            let may_hedge = profile.remote && hedge == Hedge::Not;
-            let overdue = slot.overdue(if may_hedge { profile.hedge } else { 0 }, bytes);
+            let first_late = slot.overdue(if self.at == first { factor } else { 0 }, 0);
+            let all_late = all_late.as_mut();
+            let overdue = async move {
+                if !may_hedge {
+                    return pending().await;
+                }
+                select(pin!(first_late), all_late).await;
+            };
             let again = || {
-                hedge = if slot.may_hedge() { Hedge::Asked } else { Hedge::Refused };
-                (hedge == Hedge::Asked).then(|| {
+                factor = 0;
+                slot.may_hedge().then(|| {
                     self.metrics.reads.add(1);
                     self.metrics.reads_hedged.add(1);
                     next_piece(&self.source, rest.clone(), None)
@@ -235,7 +233,7 @@ impl Delivery {
                 }
             }
         }
-        if hedge == Hedge::Asked { Received::Hedged } else { Received::All { opened } }
+        Received::All { opened }
     }
 
     /// Passes a piece on to the requests. Returns the number of bytes that are more than was asked for; nothing is
@@ -297,15 +295,6 @@ impl Delivery {
     }
 }
 
-/// Whether a read was requested a second time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hedge {
-    Not,
-    Asked,
-    /// Not allowed: too many other reads were hedged.
-    Refused,
-}
-
 type Pieces = BoxStream<'static, Result<Bytes>>;
 
 /// A piece, and the stream that delivers the pieces after it.
@@ -330,40 +319,6 @@ async fn next_piece(
     Ok(piece.map(|piece| Arrived { piece, rest, opened_at }))
 }
 
-/// Awaits `work`, and once it is `overdue` also the future returned by `again`, which does the same work.
-/// Returns the result of whichever succeeds first and drops the other.
-async fn hedged<T, W: Future<Output = Result<T>>>(
-    work: impl Future<Output = Result<T>>,
-    overdue: impl Future<Output = ()>,
-    again: impl FnOnce() -> Option<W>,
-) -> Result<T> {
-    let mut work = pin!(work);
-    if let Either::Left((outcome, _)) = select(&mut work, pin!(overdue)).await {
-        return outcome;
-    }
-    let Some(second) = again() else { return work.await };
-    match select(work, pin!(second)).await {
-        Either::Left((Ok(outcome), _)) | Either::Right((Ok(outcome), _)) => Ok(outcome),
-        Either::Left((Err(_), second)) => second.await,
-        Either::Right((Err(_), work)) => work.await,
-    }
-}
-
-/// The output of `work`, or an error if it takes longer than `limit`, not counting the time in which the
-/// runtime stood still: nobody could receive anything then.
-async fn unless_stalled<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Result<T> {
-    let Some(limit) = limit else { return Ok(work.await) };
-    let mut work = pin!(work);
-    // However long the runtime stands still, it uses up no more than one step.
-    for _ in 0..STALL_STEPS {
-        if let Ok(output) = tokio::time::timeout(limit / STALL_STEPS, &mut work).await {
-            return Ok(output);
-        }
-    }
-    let message = format!("no data received for {} s", limit.as_secs_f64());
-    Err(Error::external(std::io::Error::new(ErrorKind::TimedOut, message)))
-}
-
 /// The output of `work`, or `None` once no request waits for any part any longer, unless the read
 /// `goes_on` in that case.
 async fn unless_abandoned<T>(parts: &[Receiving], goes_on: bool, work: impl Future<Output = T>) -> Option<T> {
@@ -381,139 +336,9 @@ async fn unless_abandoned<T>(parts: &[Receiving], goes_on: bool, work: impl Futu
     }
 }
 
-/// What a piece is of the read, which determines whether requests get copies of its bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Portion {
-    /// A piece among others: its bytes are copied.
-    Piece,
-    /// All bytes, aligned as in the file: they are shared, unless they are far more than was requested.
-    Whole,
-    /// All bytes, and [the requests share them](Read::is_shared).
-    Shared,
-}
-
-/// A request while its bytes are arriving.
-struct Receiving {
-    range: Range<u64>,
-    /// Bytes received so far, if they arrive in several pieces.
-    bytes: Option<MutableBuffer>,
-    /// The channel for the answer; `None` once it is sent.
-    answer: Option<Answer>,
-}
-
-impl Receiving {
-    fn new(range: Range<u64>, answer: Answer) -> Self {
-        Self { range, bytes: None, answer: Some(answer) }
-    }
-
-    /// Takes the relevant bytes of a piece that starts at `at`. Returns whether an answer was delivered.
-    fn take(&mut self, at: u64, piece: &Bytes, portion: Portion) -> bool {
-        if self.answer.is_none() {
-            return false;
-        }
-        let (start, end) = (self.range.start.max(at), self.range.end.min(at + piece.len() as u64));
-        if start > end {
-            return false;
-        }
-        // Both lie within the piece, which is in memory.
-        let (from, to) = ((start - at) as usize, (end - at) as usize);
-        let is_little = to - from <= MAX_COPY && to - from < piece.len() / COPY_BELOW;
-        if portion == Portion::Whole && is_little {
-            return self.answer(Ok(Buffer::from(&piece[from..to])));
-        }
-        if portion != Portion::Piece {
-            return self.answer(Ok(Buffer::from(piece.clone()).slice_with_length(from, to - from)));
-        }
-        let len = (self.range.end - self.range.start) as usize;
-        let bytes = self.bytes.get_or_insert_with(|| MutableBuffer::with_capacity(len));
-        bytes.extend_from_slice(&piece[from..to]);
-        if bytes.len() < len {
-            return false;
-        }
-        let bytes = self.bytes.take().unwrap_or_default();
-        self.answer(Ok(bytes.into()))
-    }
-
-    /// Sends the answer; returns whether it is still awaited, since the request may have been withdrawn.
-    fn answer(&mut self, outcome: Result<Buffer>) -> bool {
-        self.answer.take().is_some_and(|answer| answer.send(outcome))
-    }
-
-    fn fail(mut self, error: Error) {
-        self.answer(Err(error));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::pending::pending;
-    use crate::io::{MemoryFile, PendingBytes};
-
-    fn receiving(range: Range<u64>) -> (Receiving, PendingBytes) {
-        let source: Arc<dyn ReadAt> = Arc::new(MemoryFile::new(vec![0u8; 10]));
-        let (answer, bytes) = pending(&source, range.clone());
-        (Receiving::new(range, answer), bytes)
-    }
-
-    /// The bytes that a request for `range` receives from a read of `0..len` that arrives in pieces of
-    /// `step` bytes.
-    fn pieces(range: Range<u64>, len: u8, step: usize) -> Vec<u8> {
-        let (mut part, pending) = receiving(range);
-        let bytes = Bytes::from((0..len).collect::<Vec<_>>());
-        for at in (0..bytes.len()).step_by(step) {
-            let piece = bytes.slice(at..bytes.len().min(at + step));
-            let portion = if piece.len() == bytes.len() { Portion::Whole } else { Portion::Piece };
-            part.take(at as u64, &piece, portion);
-        }
-        pending.peek().unwrap().as_slice().to_vec()
-    }
-
-    #[test]
-    fn a_request_is_put_together_from_pieces_of_any_size() {
-        for step in 1..=11 {
-            assert_eq!(pieces(3..8, 10, step), [3, 4, 5, 6, 7], "pieces of {step}");
-            assert_eq!(pieces(0..10, 10, step), (0..10).collect::<Vec<u8>>(), "pieces of {step}");
-            assert_eq!(pieces(4..4, 10, step), [0u8; 0], "pieces of {step}");
-        }
-    }
-
-    #[test]
-    fn a_few_bytes_do_not_keep_a_long_read_in_memory() {
-        let read = Bytes::from(vec![7; 4 << 20]);
-        let is_shared = |range: Range<u64>| {
-            let len = (range.end - range.start) as usize;
-            let (mut part, pending) = receiving(range);
-            part.take(0, &read, Portion::Whole);
-            let bytes = pending.peek().unwrap();
-            assert_eq!(bytes.as_slice(), &read[..len]);
-            read.as_ptr_range().contains(&bytes.as_ptr())
-        };
-        assert!(!is_shared(100..1000));
-        assert!(!is_shared(0..64 << 10));
-        assert!(is_shared(0..(64 << 10) + 1), "copying takes time");
-        assert!(is_shared(0..4 << 20));
-    }
-
-    #[tokio::test]
-    async fn a_runtime_that_stands_still_makes_no_read_fail() {
-        let limit = Some(Duration::from_millis(100));
-        // As bytes that another task receives, it is not ready at once when the runtime goes on.
-        let work = async {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            tokio::task::yield_now().await;
-        };
-        let read = tokio::spawn(unless_stalled(limit, work));
-        tokio::task::yield_now().await;
-        std::thread::sleep(Duration::from_millis(400));
-        read.await.unwrap().unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_read_that_delivers_nothing_fails() {
-        let stalled = unless_stalled(Some(Duration::from_millis(20)), std::future::pending::<()>()).await;
-        assert!(stalled.unwrap_err().to_string().contains("no data received for 0.02 s"));
-    }
 
     #[test]
     fn pauses_differ_by_up_to_their_length() {
@@ -521,12 +346,5 @@ mod tests {
         let spread = [0, u64::MAX / 4, u64::MAX / 2, u64::MAX].map(|random| spread(pause, random));
         let expected = [25.0, 37.5, 50.0, 75.0].map(|millis| Duration::from_secs_f64(millis / 1000.0));
         assert_eq!(spread, expected);
-    }
-
-    #[test]
-    fn a_request_is_answered_with_its_last_byte_not_with_the_read() {
-        let (mut part, pending) = receiving(1..3);
-        part.take(0, &Bytes::from_static(&[0, 1, 2, 3]), Portion::Piece);
-        assert_eq!(pending.peek().unwrap().as_slice(), [1, 2]);
     }
 }

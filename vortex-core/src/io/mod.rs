@@ -11,12 +11,14 @@ mod blocking;
 mod cause;
 mod coalesce;
 mod delivery;
+mod late;
 mod local;
 mod memory;
 mod names;
 mod object_store;
 mod pace;
 mod pending;
+mod receiving;
 mod recycled;
 mod scattered;
 mod scheduler;
@@ -198,9 +200,11 @@ pub struct StorageProfile {
     /// Whether the store is remote: a request costs more than many bytes, and may take a long time to
     /// return anything.
     pub remote: bool,
-    /// A remote read that takes more than this many times what the measured latency and bandwidth predict is hedged:
-    /// its missing bytes are requested a second time, and the stream that delivers the next piece first is used from
-    /// then on. At most one read in 20 is hedged, and none sooner than after 20 ms; 0 disables it.
+    /// A remote read that takes more than this many times what the measured latency and bandwidth predict, for its
+    /// first byte or for all of them, is hedged: its missing bytes are requested a second time, and the stream that
+    /// delivers the next piece first is used from then on. At most one read in 20 is hedged, and none sooner than after
+    /// 100 ms. 0, as in all constants, disables it: a source must [stream](ReadAt::stream) for first bytes to tell
+    /// anything.
     pub hedge: u32,
 }
 
@@ -232,15 +236,14 @@ impl StorageProfile {
         remote: false,
         hedge: 0,
     };
-    /// An object store: gaps of up to 1.5 MiB, reads of up to 8 MiB, 64 reads at once, 512 KiB from the end, and a
-    /// second request for reads that take four times as long as others.
+    /// An object store: gaps of up to 1.5 MiB, reads of up to 8 MiB, 64 reads at once, 512 KiB from the end.
     pub const REMOTE: Self = Self {
         coalesce_gap: 3 << 19,
         max_read: 8 << 20,
         concurrency: 64,
         tail_size: 512 << 10,
         remote: true,
-        hedge: 4,
+        hedge: 0,
     };
 
     /// Maximum number of reads in flight; at least one, since no read would ever start otherwise.

@@ -22,6 +22,9 @@ use super::names::{named, object_name};
 use super::{BlockCache, CachedFile, READ_ALIGNMENT, ReadAt, StorageProfile, StoreId, read_each};
 use crate::{Error, Result};
 
+/// How late reads are that are requested a second time, see [`StorageProfile::hedge`].
+const HEDGE: u32 = 4;
+
 /// One version of an object in an object store. Reads ask for the e-tag that was listed, or else for the version, so
 /// that an object overwritten in the meantime results in an error rather than in mixed contents (to read an old version
 /// of one that is still there, leave out its e-tag). Some servers ignore that, so the size of the object and the e-tags
@@ -137,6 +140,7 @@ impl ObjectFile {
     /// Creates the object that a listing or a head request described.
     pub fn new(store: Arc<dyn ObjectStore>, meta: ObjectMeta) -> Self {
         let (store_name, profile) = (store.to_string(), StorageProfile::of(store.as_ref()));
+        let profile = StorageProfile { hedge: HEDGE, ..profile };
         let name = named(&store_name, &meta.location).into();
         let store_id = format!("{store_name} ({})", StoreId::of(&store)).into();
         let (descriptor, first) = (OnceLock::new(), FirstAnswer::default());

@@ -44,7 +44,7 @@ const DEFAULT_STALL: Duration = Duration::from_secs(60);
 
 /// No read is requested a second time sooner than this, and the number of steps in which the time until then is
 /// measured.
-const MIN_HEDGE: Duration = Duration::from_millis(20);
+const MIN_HEDGE: Duration = Duration::from_millis(100);
 const HEDGE_STEPS: u32 = 5;
 
 /// From this many queues on, all that are idle are forgotten, and what they measured.
@@ -55,6 +55,8 @@ const MANY_OF_OTHERS: usize = 8;
 
 /// At most one in this many reads is requested a second time.
 const READS_PER_HEDGE: u64 = 20;
+/// The number of second requests that may be saved up while no read is late.
+const MAX_SAVED_HEDGES: u64 = 3;
 
 /// A wanted range and its urgency.
 #[derive(Debug, Clone)]
@@ -428,17 +430,23 @@ impl Slot {
         }
         let mut steps = 0;
         while steps < HEDGE_STEPS {
-            let patience = self.queue.expected(bytes).map(|expected| expected.saturating_mul(factor));
-            let step = patience.unwrap_or_default().max(MIN_HEDGE) / HEDGE_STEPS;
-            tokio::time::sleep(step).await;
-            // Without a measurement, nothing tells that the read is late.
-            steps += u32::from(patience.is_some());
+            match self.queue.expected(bytes) {
+                Some(expected) => {
+                    let patience = expected.saturating_mul(factor).max(MIN_HEDGE);
+                    tokio::time::sleep(patience / HEDGE_STEPS).await;
+                    steps += 1;
+                }
+                // Without a measurement, nothing tells that the read is late.
+                None => tokio::time::sleep(MIN_HEDGE).await,
+            }
         }
     }
 
     /// Whether another read may be requested a second time; if so, it is counted.
     pub(super) fn may_hedge(&self) -> bool {
         let mut state = self.queue.state.lock();
+        // A store that becomes slow after a long time is not asked for everything twice.
+        state.hedged = state.hedged.max((state.reads / READS_PER_HEDGE).saturating_sub(MAX_SAVED_HEDGES));
         let may = state.hedged * READS_PER_HEDGE <= state.reads;
         state.hedged += u64::from(may);
         may

@@ -36,7 +36,7 @@ async fn stored(bytes: Bytes) -> (Arc<TestStore>, VortexFile) {
     let path = Path::from(OBJECT);
     store.put(&path, bytes.into()).await.unwrap();
     let meta = store.inner.head(&path).await.unwrap();
-    let source = Arc::new(ObjectFile::new(Arc::clone(&store) as _, meta));
+    let source = Arc::new(ObjectFile::new(Arc::clone(&store) as _, meta).with_hedge(0));
     let file = OpenOptions::new().with_tail_size(1).open(source).await.unwrap();
     store.take();
     (store, file)

@@ -138,6 +138,7 @@ async fn a_read_that_stalls_is_repeated() {
     for key in 1..=15 {
         run(&context, &format!("SELECT text FROM large WHERE key = {}", key * 20_000)).await;
     }
+    run(&context, "SET vortex.hedge = 4").await;
     let mut stalls = Some(ReadFault::Stalls);
     store.fail_reads(move || stalls.take());
     let rows = run(&context, "SELECT text FROM large WHERE key = 400000");

@@ -194,6 +194,21 @@ async fn few_reads_are_asked_for_again() {
 }
 
 #[tokio::test]
+async fn few_second_requests_are_saved_up_for_later() {
+    let (scheduler, file) = measured(4).await;
+    for at in 0..175 {
+        read(&scheduler, &file, at % 100, &Arc::default()).wait().await.unwrap();
+    }
+    let metrics = Arc::default();
+    *file.script.lock() = vec![Manner::Late; 24];
+    let pending: Vec<_> = (0..12).map(|at| read(&scheduler, &file, at, &metrics)).collect();
+    for one in pending {
+        one.wait().await.unwrap();
+    }
+    assert_eq!(metrics.reads_hedged.get(), 4, "of 200 before");
+}
+
+#[tokio::test]
 async fn no_read_is_asked_for_again_unless_that_is_wanted() {
     let (scheduler, file) = measured(0).await;
     *file.script.lock() = vec![Manner::Late];

@@ -24,7 +24,7 @@ async fn file(cache: &Arc<BlockCache>) -> (Arc<TestStore>, CachedFile) {
     store.put(&path, PutPayload::from(contents())).await.unwrap();
     store.set_piece_len(1000);
     let meta = store.inner.head(&path).await.unwrap();
-    let source = ObjectFile::new(Arc::clone(&store) as _, meta);
+    let source = ObjectFile::new(Arc::clone(&store) as _, meta).with_hedge(0);
     (store, source.cached(Arc::clone(cache), BLOCK))
 }
 
