@@ -9,25 +9,23 @@ use arrow::datatypes::{FieldRef, SchemaRef};
 use datafusion_common::{DataFusionError, Result, ScalarValue, exec_err, internal_datafusion_err};
 use datafusion_execution::cache::cache_manager::CacheManager;
 use datafusion_physical_plan::metrics::Time;
+use object_store::ObjectStore;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt as _};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::sync::mpsc::Receiver;
 use vortex_core::io::{ObjectSink, object_name};
-use vortex_core::write::{FileWriter, WriteOptions, WriteSummary};
+use vortex_core::write::{FileWriter, WriteOptions};
 
 use super::memory::{FileMemory, WriteMemory};
 use super::partitions::PartitionColumns;
+use super::written::{Written, WrittenFile};
 use crate::convert::datafusion_error;
 use crate::format::EXTENSION;
 use crate::orders::{RowOrder, SortedColumn};
 use crate::reading::footers::forget_footers;
 use crate::statistics::kept::FileStatistics;
-
-/// Fewer bytes than this are written out only if the pool refuses more: they make short chunks.
-const MIN_WRITTEN_OUT: usize = 1 << 20;
 
 /// The state shared by the files of one statement.
 #[derive(Debug)]
@@ -81,8 +79,9 @@ impl Growing {
 
     /// Charges the writer's buffers to the pool.
     fn charge(&mut self) -> Result<()> {
-        let bytes = self.file()?.writer.buffered_bytes();
-        self.memory.try_resize(bytes)
+        let writer = &self.file()?.writer;
+        let (bytes, unwritten) = (writer.buffered_bytes(), writer.unwritten_bytes());
+        self.memory.try_resize(bytes, unwritten)
     }
 
     /// Writes out all rows, which frees memory.
@@ -114,7 +113,7 @@ impl FileRows {
         all.retain(|growing| growing.strong_count() > 0);
         all.push(Arc::downgrade(&growing));
         drop(all);
-        let written = Written::new(Arc::clone(&destination));
+        let written = Written::of(Arc::clone(&destination), Vec::new());
         Ok(Self { destination, path, partition_values, growing, written })
     }
 
@@ -178,7 +177,7 @@ impl FileRows {
     /// Finishes the file, which is full, and continues in another one.
     async fn start_next(&mut self, growing: &mut Growing) -> Result<()> {
         // The first file has no number.
-        let next = numbered(&self.path, self.written.files.len() + 2);
+        let next = numbered(&self.path, self.written.len() + 2);
         let begun = self.destination.begin(&next)?;
         let full = std::mem::replace(growing.file()?, begun);
         self.written.add(full.complete(self.partition_values.clone(), &self.destination).await?);
@@ -226,7 +225,7 @@ impl Begun {
         };
         let summary = finished.await.map_err(|error| destination.at(&path, datafusion_error(error)))?;
         let file = WrittenFile { path, partition_values, summary: Arc::new(summary) };
-        Ok(Written { destination: Arc::clone(destination), files: vec![file] })
+        Ok(Written::of(Arc::clone(destination), vec![file]))
     }
 }
 
@@ -242,11 +241,10 @@ impl Destination {
     }
 
     /// Charges the buffers of a file to the pool. If the pool refuses, or is left with less than the files hold, rows
-    /// are written out to free memory: those of this file and of others that wait for more, the largest first. Files of
-    /// partitions may wait to the end.
+    /// are written out until there is room again: those of this file and of others that wait for more, the largest
+    /// first. Files of partitions may wait to the end.
     async fn charge(&self, growing: &mut Growing) -> Result<()> {
-        let is_granted = growing.charge().is_ok();
-        if is_granted && !self.memory.is_short() {
+        if growing.charge().is_ok() && !self.memory.is_short() {
             return Ok(());
         }
         // Those that are locked are at work, as is this one.
@@ -257,15 +255,14 @@ impl Destination {
         };
         let mut files: Vec<_> = all.into_iter().filter_map(sized).collect();
         files.push((growing.file()?.writer.unwritten_bytes(), None));
-        let least = if is_granted { MIN_WRITTEN_OUT } else { 1 };
-        files.retain(|(bytes, _)| *bytes >= least);
+        files.retain(|(bytes, _)| *bytes > 0);
         files.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         for (_, other) in files {
             match other {
                 None => growing.flush().await?,
                 Some(other) => self.write_out(&other).await?,
             }
-            if growing.charge().is_ok() && !self.memory.is_short() {
+            if growing.charge().is_ok() && self.memory.has_room() {
                 return Ok(());
             }
         }
@@ -296,7 +293,7 @@ impl Destination {
     /// but a query that runs before the files appear lists the folder again, and DataFusion keeps listings
     /// forever. It stores a listing after making it, so one that is being made at this moment may still be
     /// stored later.
-    fn forget(&self, files: &[WrittenFile]) {
+    pub(super) fn forget(&self, files: &[WrittenFile]) {
         let paths: Vec<Path> = files.iter().map(|file| file.path.clone()).collect();
         // Other paths are never used again: nothing outdated can be found under them.
         if !self.has_unique_paths {
@@ -329,78 +326,6 @@ fn numbered(path: &Path, number: usize) -> Path {
     let stem = stem.strip_suffix(&format!("-{}", number.saturating_sub(1))).unwrap_or(stem);
     let folder = path.parts().count().saturating_sub(1);
     Path::from_iter(path.parts().take(folder)).join(format!("{stem}-{number}.{EXTENSION}"))
-}
-
-/// A file that is complete.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct WrittenFile {
-    /// Its path in the store.
-    pub path: Path,
-    /// The values of the partition columns in its rows as its folders name them, in the order of these columns and of
-    /// their types, as `PartitionedFile::with_partition_values` takes them: a `Date64` is the start of its day. None is
-    /// null. Empty without partition columns.
-    pub partition_values: Vec<ScalarValue>,
-    /// Its row count and size, and its [footer](WriteSummary::footer) with statistics.
-    pub summary: Arc<WriteSummary>,
-}
-
-/// Complete files, which are removed unless the whole statement succeeds. Only a single file with a given name
-/// stays when this is dropped: it may have replaced another one, and a second attempt may replace it before
-/// it is removed.
-#[derive(Debug)]
-pub(super) struct Written {
-    destination: Arc<Destination>,
-    files: Vec<WrittenFile>,
-}
-
-impl Written {
-    pub(super) fn new(destination: Arc<Destination>) -> Self {
-        Self { destination, files: Vec::new() }
-    }
-
-    pub(super) fn add(&mut self, mut other: Self) {
-        self.files.append(&mut other.files);
-    }
-
-    /// Removes the files; returns when they are gone. They also go if nobody waits for that.
-    pub(super) async fn remove(mut self) {
-        let files = std::mem::take(&mut self.files);
-        let removed = remove(Arc::clone(&self.destination), files);
-        if let Err(error) = self.destination.runtime.spawn(removed).await {
-            tracing::warn!(%error, "files of a failed statement were not removed");
-        }
-    }
-
-    /// Keeps the files, since the statement has succeeded.
-    pub(super) fn keep(mut self) -> Vec<WrittenFile> {
-        self.destination.forget(&self.files);
-        std::mem::take(&mut self.files)
-    }
-}
-
-impl Drop for Written {
-    fn drop(&mut self) {
-        let files = std::mem::take(&mut self.files);
-        let Destination { has_unique_paths, runtime, .. } = &*self.destination;
-        if files.is_empty() {
-            return;
-        }
-        match has_unique_paths {
-            true => drop(runtime.spawn(remove(Arc::clone(&self.destination), files))),
-            // They may have replaced others.
-            false => self.destination.forget(&files),
-        }
-    }
-}
-
-async fn remove(destination: Arc<Destination>, files: Vec<WrittenFile>) {
-    for WrittenFile { path, .. } in &files {
-        if let Err(error) = destination.store.delete(path).await {
-            tracing::warn!(%path, %error, "a file of a failed statement was not removed");
-        }
-    }
-    destination.forget(&files);
 }
 
 /// Converts a batch to the schema of the file. The schemas of plans may differ from it in nullability,

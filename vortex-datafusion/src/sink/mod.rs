@@ -28,6 +28,7 @@ mod memory;
 mod partitions;
 mod replaced;
 mod tasks;
+mod written;
 
 use std::fmt;
 use std::sync::Arc;
@@ -57,11 +58,11 @@ use crate::options::VortexOptions;
 use crate::orders::{self, SortedColumn};
 use crate::user_metadata::UserMetadata;
 use file::Destination;
-pub use file::WrittenFile;
 use memory::WriteMemory;
 use partitions::{PartitionColumns, checked, with_nullable};
 use replaced::{remove_replaced, replaced_files};
 use tasks::{fill, finish};
+pub use written::WrittenFile;
 
 /// Writes rows into Vortex files, for a `DataSinkExec`.
 pub struct VortexSink {

@@ -18,7 +18,8 @@ use futures::{StreamExt as _, stream};
 use object_store::path::Path;
 use object_store::{Error, ObjectStore as _};
 
-use super::file::{Destination, WrittenFile};
+use super::file::Destination;
+use super::written::WrittenFile;
 
 /// Number of errors that are told.
 const TOLD: usize = 3;

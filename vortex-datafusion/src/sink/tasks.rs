@@ -10,7 +10,8 @@ use datafusion_datasource::write::demux::DemuxedStreamReceiver;
 use object_store::path::Path;
 use tokio::sync::mpsc::Receiver;
 
-use super::file::{Destination, FileRows, Written};
+use super::file::{Destination, FileRows};
+use super::written::Written;
 
 /// Number of files that are finished concurrently.
 const FINISHING: usize = 8;
@@ -24,7 +25,7 @@ pub(super) async fn fill(
     most_ended: usize,
 ) -> Result<(VecDeque<FileRows>, Written)> {
     let mut filling = JoinSet::new();
-    let (mut filled, mut written) = (VecDeque::new(), Written::new(Arc::clone(destination)));
+    let (mut filled, mut written) = (VecDeque::new(), Written::of(Arc::clone(destination), Vec::new()));
     let mut failure = None;
     let mut demux_task = Some(demux_task);
     let mut more_files = true;
