@@ -158,7 +158,7 @@ fn time_before(time: &ScalarValue, data_type: &DataType) -> Option<ScalarValue> 
 
 fn is_nan(value: &ScalarValue) -> bool {
     match value {
-        ScalarValue::Dictionary(_, value) => is_nan(value),
+        ScalarValue::Dictionary(_, value) | ScalarValue::RunEndEncoded(_, _, value) => is_nan(value),
         ScalarValue::Float16(Some(value)) => value.is_nan(),
         ScalarValue::Float32(Some(value)) => value.is_nan(),
         ScalarValue::Float64(Some(value)) => value.is_nan(),
@@ -169,7 +169,7 @@ fn is_nan(value: &ScalarValue) -> bool {
 /// Whether this is a floating-point zero.
 pub(crate) fn is_zero(value: &ScalarValue) -> bool {
     match value {
-        ScalarValue::Dictionary(_, value) => is_zero(value),
+        ScalarValue::Dictionary(_, value) | ScalarValue::RunEndEncoded(_, _, value) => is_zero(value),
         ScalarValue::Float16(Some(value)) => value.to_f32() == 0.0,
         ScalarValue::Float32(Some(value)) => *value == 0.0,
         ScalarValue::Float64(Some(value)) => *value == 0.0,

@@ -637,9 +637,19 @@ fn bad_files_of_a_folder_can_be_passed_over() {
     assert_eq!(lines[2], "vortex: 2 files with problems (18 of 20 files were converted)");
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(names(folder.path().join("out")).len(), 18);
-    // What is wrong with the arguments would be wrong with all files, and nothing may be missing in a single one.
+    // Nothing may be missing in a single one.
     let line = fails(&["convert", "-k", &input, &path(&folder, "one.vortex")], 2);
     assert!(line.contains("--keep-going"), "{line}");
+    // Arguments may be wrong for some files only.
+    for damaged in ["11", "07"] {
+        fs::remove_file(folder.path().join(format!("in/{damaged}.vortex"))).unwrap();
+    }
+    ok(&["sql", "-q", &format!("COPY (SELECT 1 AS o_orderkey) TO '{input}/few.vortex'")]);
+    let output = run(&["convert", "-k", "--exclude", "o_orderkey", &input, &path(&folder, "rest/")]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("few.vortex: --exclude: no column is left"), "{told}");
+    assert!(told.contains("(18 of 19 files were converted)"), "{told}");
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]

@@ -250,6 +250,14 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
             return Ok(());
         }
         let outcome = job.run(&arguments, &reader, &options).await;
+        let outcome = match &*job.files {
+            // What is wrong with the arguments for one file may be right for others.
+            [file] if job_count > 1 => outcome.map_err(|failure| match failure {
+                Failure::Usage(message) => Failure::error(format!("{}: {message}", file.name)),
+                other => Failure::at(&file.name, other),
+            }),
+            _ => outcome,
+        };
         match &outcome {
             Ok(()) => _ = done.fetch_add(1, Ordering::Relaxed),
             Err(Failure::Error(_)) if arguments.keep_going => {}
