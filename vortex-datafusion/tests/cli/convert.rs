@@ -595,19 +595,30 @@ fn parquet_files_hold_times_that_were_in_seconds() {
     }
 }
 
-#[test]
-fn small_files_are_converted_together_and_their_errors_come_in_order() {
+/// Twenty small files in a folder `in`.
+fn twenty_files() -> TempDir {
     let folder = TempDir::new().unwrap();
     let source = golden("0.91.0/tpch_orders.vortex");
     fs::create_dir(folder.path().join("in")).unwrap();
     for name in 0..20 {
         fs::copy(&source, folder.path().join(format!("in/{name:02}.vortex"))).unwrap();
     }
-    ok(&["convert", &path(&folder, "in"), &path(&folder, "out/")]);
-    assert_eq!(names(folder.path().join("out")).len(), 20);
+    folder
+}
+
+/// Damages two of the [twenty files](twenty_files), of which the second one comes first.
+fn damage_two(folder: &TempDir) {
     for damaged in ["11", "07"] {
         fs::write(folder.path().join(format!("in/{damaged}.vortex")), "x").unwrap();
     }
+}
+
+#[test]
+fn small_files_are_converted_together_and_their_errors_come_in_order() {
+    let folder = twenty_files();
+    ok(&["convert", &path(&folder, "in"), &path(&folder, "out/")]);
+    assert_eq!(names(folder.path().join("out")).len(), 20);
+    damage_two(&folder);
     let line = fails(&["convert", &path(&folder, "in"), &path(&folder, "again/")], 1);
     let converted = names(folder.path().join("again"));
     let told = format!("({} of 20 files were converted)", converted.len());
@@ -617,15 +628,8 @@ fn small_files_are_converted_together_and_their_errors_come_in_order() {
 
 #[test]
 fn bad_files_of_a_folder_can_be_passed_over() {
-    let folder = TempDir::new().unwrap();
-    let source = golden("0.91.0/tpch_orders.vortex");
-    fs::create_dir(folder.path().join("in")).unwrap();
-    for name in 0..20 {
-        fs::copy(&source, folder.path().join(format!("in/{name:02}.vortex"))).unwrap();
-    }
-    for damaged in ["11", "07"] {
-        fs::write(folder.path().join(format!("in/{damaged}.vortex")), "x").unwrap();
-    }
+    let folder = twenty_files();
+    damage_two(&folder);
     let (input, out) = (path(&folder, "in"), path(&folder, "out/"));
     let output = run(&["convert", "--keep-going", &input, &out]);
     let told = String::from_utf8(output.stderr).unwrap();
