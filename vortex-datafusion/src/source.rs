@@ -475,6 +475,11 @@ impl FileSource for VortexSource {
         known: &EquivalenceProperties,
     ) -> Result<SortOrderPushdownResult<Arc<dyn FileSource>>> {
         Ok(match sorted(order, known, &self.projection, &self.table)? {
+            // DataFusion would sort files by bounds of other columns, although they are in order. See
+            // `tests/it/upstream/orders.rs`: `files_in_order_are_sorted_by_other_columns_if_one_is_computed`.
+            Sorted::Exactly if !self.projection.iter().all(|output| output.expr.is::<Column>()) => {
+                SortOrderPushdownResult::Unsupported
+            }
             Sorted::Exactly => SortOrderPushdownResult::Exact { inner: Arc::new(self.clone()) },
             // Nothing would rule out the other rows, and a limit in between may want rows in their own order.
             Sorted::BestFirst(_) if !self.trusts_dynamic => SortOrderPushdownResult::Unsupported,

@@ -227,6 +227,27 @@ async fn windows_are_of_all_rows_whatever_is_sorted_and_limited_above() {
 }
 
 #[tokio::test]
+async fn windows_of_computed_columns_are_of_files_in_their_order() {
+    let context = registered(2);
+    let rows = |file: usize| {
+        format!(
+            "SELECT {} AS v, {file} AS g, value AS id FROM generate_series(1, 100) ORDER BY g, id",
+            4 - file
+        )
+    };
+    let _folder = table_of(&context, &[0, 1, 2, 3].map(rows), "").await;
+    for column in ["'x'", "v * 2", "-v"] {
+        let sql = format!(
+            "SELECT id, g, row_number() OVER (PARTITION BY g ORDER BY id ROWS UNBOUNDED PRECEDING) AS n, k
+             FROM (SELECT g, id, {column} AS k FROM t) ORDER BY g, id LIMIT 2"
+        );
+        let rows = run(&context, &sql).await;
+        assert_eq!(numbers(&rows, 0), [1, 2], "{sql}");
+        assert_eq!(numbers(&rows, 1), [0, 0], "{sql}");
+    }
+}
+
+#[tokio::test]
 async fn windows_that_look_ahead_see_rows_beyond_a_limit() {
     let context = registered(4);
     let hundred = |first| format!("SELECT 1 AS p, value AS a FROM generate_series({first}, {first} + 99)");

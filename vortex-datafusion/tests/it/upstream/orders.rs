@@ -219,6 +219,25 @@ async fn orders_cross_limits_of_scans() {
 }
 
 #[tokio::test]
+async fn files_in_order_are_sorted_by_other_columns_if_one_is_computed() {
+    let plain = Plain::new(2);
+    let folder = plain.folder().join("falling");
+    for file in 0..4 {
+        // Bounds of `v` are compared instead of those of `g`.
+        let rows = format!("SELECT {} AS v, {file} AS g, value AS id FROM generate_series(1, 2)", 4 - file);
+        plain.run(&format!("COPY ({rows} ORDER BY id) TO '{}/{file}.parquet'", folder.display())).await;
+    }
+    let with = format!("STORED AS PARQUET WITH ORDER (g, id) LOCATION '{}/'", folder.display());
+    plain.run(&format!("CREATE EXTERNAL TABLE falling {with}")).await;
+    let number = "row_number() OVER (PARTITION BY g ORDER BY id ROWS UNBOUNDED PRECEDING) AS n";
+    let sql = format!(
+        "SELECT g, n, k FROM (SELECT *, {number} FROM (SELECT g, id, 'x' AS k FROM falling)) ORDER BY g, id LIMIT 1"
+    );
+    let workaround = "`try_pushdown_sort` in source.rs";
+    plain.assert_wrong(&sql, &["1 1 x"], &["0 1 x"], workaround).await;
+}
+
+#[tokio::test]
 async fn limits_let_partitions_take_over_files_whose_order_a_merge_relies_on() {
     let plain = two_ranges(2).await;
     let plan = plain.plan("SELECT id FROM turns ORDER BY id LIMIT 3").await;
