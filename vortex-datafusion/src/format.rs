@@ -21,7 +21,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::{ObjectMeta, ObjectStore};
 use vortex_core::VortexFile;
 use vortex_core::file::Footer;
-use vortex_core::io::{is_versioned, object_name};
+use vortex_core::io::object_name;
 
 use crate::convert::{datafusion_error, schema};
 use crate::options::VortexOptions;
@@ -29,7 +29,7 @@ use crate::orders;
 use crate::reading::{Reading, SessionResources};
 use crate::sink::VortexSink;
 use crate::source::VortexSource;
-use crate::statistics::kept::{FileStatistics, LastColumns};
+use crate::statistics::kept::LastColumns;
 use crate::statistics::statistics;
 use crate::table_options::TableOptions;
 
@@ -108,15 +108,6 @@ impl<'a> Footers<'a> {
             let name = object_name(self.store.as_ref(), &object.location);
             error.context(format!("reading the footer of {name}"))
         })
-    }
-
-    /// The statistics that are kept, unless changes of the file would go unnoticed, or the options decide what
-    /// to take from its footer.
-    fn kept(&self, state: &dyn Session, object: &ObjectMeta) -> Option<FileStatistics> {
-        let asks_footer =
-            self.reading.options().order_from_statistics || self.reading.options().verify_checksums;
-        (is_versioned(object) && !asks_footer)
-            .then(|| FileStatistics::new(&state.runtime_env().cache_manager))
     }
 
     fn order(&self, footer: &Footer, table: &Schema) -> Option<LexOrdering> {
@@ -205,7 +196,7 @@ impl FileFormat for VortexFormat {
     ) -> Result<FileMeta> {
         let footers = Footers::new(self, state, store)?;
         let columns = self.columns.of(&table_schema);
-        let kept = footers.kept(state, object);
+        let kept = footers.reading.statistics(store, object);
         if let Some(known) = kept.as_ref().and_then(|kept| kept.get(store, object, &columns)) {
             return Ok(known);
         }

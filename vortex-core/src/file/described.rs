@@ -7,7 +7,7 @@ use arrow::buffer::Buffer;
 use super::description::{DescriptionBytes, DescriptionParts, EOF_LEN, LONGEST_END};
 use super::footer::Footer;
 use super::open::{OpenOptions, tail_size};
-use crate::io::{READ_ALIGNMENT, ReadAt, read_exact};
+use crate::io::{READ_ALIGNMENT, ReadAt};
 use crate::segments::checksums::{CHECKSUMS_KEY, Checksums, checksum_of};
 use crate::{Error, Result, VortexFile};
 
@@ -23,7 +23,8 @@ impl Described {
     ///
     /// # Errors
     /// If storage fails, or the bytes are not a Vortex file this build can read.
-    pub(crate) async fn read(source: &dyn ReadAt, options: &OpenOptions) -> Result<Self> {
+    pub(crate) async fn read(source: &Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Self> {
+        let scheduler = options.scheduler();
         let file_size = match options.file_size {
             Some(size) => size,
             None => source.len().await?,
@@ -34,10 +35,10 @@ impl Described {
         let wanted = options.tail_size.unwrap_or_else(|| tail_size(file_size, &source.profile()));
         let wanted = wanted.max(LONGEST_END);
         let start = file_size.saturating_sub(wanted) / READ_ALIGNMENT * READ_ALIGNMENT;
-        let end = Buffer::from(read_exact(source, start..file_size).await?);
+        let end = scheduler.read_description(source, start..file_size).await?;
         let mut bytes = DescriptionBytes::new(end, file_size);
         let parts = DescriptionParts::parse(&bytes.end, file_size, &options.limits)?;
-        bytes.read(source, parts.needed(options.checksums)?).await?;
+        bytes.read(source, parts.needed(options.checksums)?, &scheduler).await?;
         Self::parse(parts, bytes, options)
     }
 

@@ -4,13 +4,13 @@
 //! that only the parts themselves are read, never everything behind the first of them.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::buffer::Buffer;
-use bytes::Bytes;
 
 use super::footer::{ARROW_SCHEMA_KEY, MAX_KEPT_VALUE_LEN, MAX_SCHEMA_BYTES};
 use super::{MAGIC, VERSION};
-use crate::io::{READ_ALIGNMENT, ReadAt, read_exact};
+use crate::io::{READ_ALIGNMENT, ReadAt, Scheduler};
 use crate::limits::Limits;
 use crate::row_ranges::merged;
 use crate::segments::checksums::{CHECKSUMS_KEY, MAX_CHECKSUMS_OF_OTHERS};
@@ -118,7 +118,7 @@ pub(super) struct DescriptionBytes {
     pub(super) start: u64,
     pub(super) end: Buffer,
     /// Other bytes of the file, with their positions.
-    before: Vec<(u64, Bytes)>,
+    before: Vec<(u64, Buffer)>,
 }
 
 impl DescriptionBytes {
@@ -131,11 +131,16 @@ impl DescriptionBytes {
     ///
     /// # Errors
     /// If storage fails, or the parts are too large.
-    pub(super) async fn read(&mut self, source: &dyn ReadAt, parts: Vec<Range<u64>>) -> Result<()> {
+    pub(super) async fn read(
+        &mut self,
+        source: &Arc<dyn ReadAt>,
+        parts: Vec<Range<u64>>,
+        scheduler: &Scheduler,
+    ) -> Result<()> {
         let reads = joined(parts.into_iter().filter(|part| part.start < self.start).collect())?;
         let reads = reads.into_iter().map(|range| async move {
             let start = range.start;
-            Ok::<_, Error>((start, read_exact(source, range).await?))
+            Ok::<_, Error>((start, scheduler.read_description(source, range).await?))
         });
         self.before = futures::future::try_join_all(reads).await?;
         Ok(())
@@ -143,7 +148,7 @@ impl DescriptionBytes {
 
     /// The bytes of a range of the file, if they were read.
     pub(super) fn get(&self, range: &Range<u64>) -> Option<&[u8]> {
-        let before = self.before.iter().map(|(start, bytes)| (*start, bytes.as_ref()));
+        let before = self.before.iter().map(|(start, bytes)| (*start, bytes.as_slice()));
         let mut pieces = before.chain([(self.start, self.end.as_slice())]);
         pieces.find_map(|(start, bytes)| {
             let at = |position: u64| usize::try_from(position.checked_sub(start)?).ok();
@@ -165,10 +170,9 @@ fn joined(mut parts: Vec<Range<u64>>) -> Result<Vec<Range<u64>>> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow::array::{ArrayRef, DurationSecondArray, Int64Array, RecordBatch};
     use async_trait::async_trait;
+    use bytes::Bytes;
     use parking_lot::Mutex;
 
     use super::*;

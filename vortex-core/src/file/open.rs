@@ -16,7 +16,8 @@ use crate::Registry;
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
 use crate::io::{
-    LocalFile, MemoryFile, ObjectFile, ReadAt, StorageProfile, block_on_thread, read_exact, runtime,
+    LocalFile, MemoryFile, ObjectFile, ReadAt, Scheduler, StorageProfile, block_on_thread, read_exact,
+    runtime,
 };
 use crate::limits::Limits;
 use crate::segments::checksums::compare;
@@ -43,6 +44,7 @@ pub struct OpenOptions {
     pub(super) file_size: Option<u64>,
     pub(super) dtype: Option<DType>,
     pub(super) checksums: bool,
+    scheduler: Option<Arc<Scheduler>>,
 }
 
 impl OpenOptions {
@@ -101,6 +103,18 @@ impl OpenOptions {
         self
     }
 
+    /// Sets who issues the reads of descriptions of remote files; by default, the scheduler of this
+    /// [process](Scheduler::shared).
+    #[must_use]
+    pub fn with_scheduler(mut self, scheduler: Arc<Scheduler>) -> Self {
+        self.scheduler = Some(scheduler);
+        self
+    }
+
+    pub(super) fn scheduler(&self) -> Arc<Scheduler> {
+        self.scheduler.clone().unwrap_or_else(Scheduler::shared)
+    }
+
     /// Opens a file with one read, or two if its description exceeds the tail; more if that is scattered.
     ///
     /// # Errors
@@ -145,7 +159,7 @@ impl OpenOptions {
     ) -> Result<VortexFile> {
         let tail = self.tail_size.unwrap_or_else(|| StorageProfile::of(store.as_ref()).tail_size);
         let tail = tail.max(LONGEST_END);
-        let object = ObjectFile::find(Arc::clone(store), location, tail).await?;
+        let object = self.scheduler().find_object(store, location, tail, ObjectFile::HEDGE).await?;
         let options = self.clone().with_tail_size(tail).with_file_size(object.meta().size);
         options.open(Arc::new(object)).await
     }
@@ -196,7 +210,7 @@ impl OpenOptions {
     }
 
     async fn read(&self, source: &Arc<dyn ReadAt>) -> Result<VortexFile> {
-        let footer = Described::read(source.as_ref(), self).await?.into_footer(self)?;
+        let footer = Described::read(source, self).await?.into_footer(self)?;
         Ok(VortexFile::from_footer(Arc::clone(source), Arc::new(footer)))
     }
 }
@@ -214,7 +228,8 @@ pub struct VortexFile {
 impl VortexFile {
     /// Opens a file with default options.
     ///
-    /// Reading local files and scanning need a tokio runtime; without one, use
+    /// Reading local files and scanning need a tokio runtime, whose tasks also read descriptions of remote files; without
+    /// one, use
     /// [`open_blocking`](Self::open_blocking) and
     /// [`ScanBuilder::into_reader`](crate::scan::ScanBuilder::into_reader).
     ///

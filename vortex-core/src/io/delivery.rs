@@ -2,10 +2,10 @@
 //!
 //! A read ends early once no request waits for it any longer, but not in the middle of a block that is
 //! kept for later and of which some bytes were delivered. A read that the store throttles is resumed
-//! later from where it stopped, with fewer reads in flight. So is one whose connection breaks after some progress:
-//! clients give up what takes longer than half a minute, as reads do that share a slow line with many others. A read
-//! that takes far longer than usual is hedged if the source allows it: the missing bytes are requested a second time,
-//! and the stream that delivers the next piece first is used from then on.
+//! later from where it stopped, with fewer reads in flight. So is one whose connection breaks while its bytes arrive;
+//! with fewer reads in flight only if that took long: clients give up what takes half a minute, as reads do that share
+//! a slow line with many others. A read that takes far longer than usual is hedged if the source allows it: the missing
+//! bytes are requested a second time, and the stream that delivers the next piece first is used from then on.
 
 use std::future::{Future, pending};
 use std::hash::{BuildHasher as _, RandomState};
@@ -35,8 +35,15 @@ use crate::{Error, Result};
 const MAX_ATTEMPTS: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// A read whose connection breaks is resumed if it has delivered at least this many bytes since it was opened.
+/// The same for a read whose connection breaks while its bytes arrive.
+const MAX_BREAKS: u32 = 3;
+
+/// An attempt that has delivered at least this many bytes has made progress.
 const MIN_PROGRESS: u64 = 64 << 10;
+
+/// A connection that breaks after one part in this many of the time in which a read may deliver nothing, 10 seconds by
+/// default, was given up because it was slow.
+const SLOW_SHARE: u32 = 6;
 
 /// Answers the requests of a read whose bytes are at hand: each with bytes of its own, which are freed with it, unless
 /// they share some. Returns what is left of the read, from the first request on whose bytes are not at hand.
@@ -103,27 +110,31 @@ pub(super) async fn deliver(read: Read, mut slot: Slot) {
             Received::All { opened } => {
                 let first_byte = opened.map_or(Duration::ZERO, |opened| opened.duration_since(started));
                 let rest = started.elapsed().saturating_sub(first_byte);
-                return slot.note(first_byte, rest, missing);
+                return slot.queue().note(first_byte, rest, missing);
             }
             Received::Abandoned => return,
-            Received::Broken(error)
-                if attempts == 0 && delivery.source.profile().remote
-                    || attempts < MAX_ATTEMPTS && is_throttled(&error) =>
-            {
+            Received::Broken(Broken { error, was_open }) => {
+                let is_throttled = is_throttled(&error);
+                let may_break = was_open && delivery.source.profile().remote;
+                let most = if is_throttled { MAX_ATTEMPTS } else { u32::from(may_break) * MAX_BREAKS };
+                if attempts >= most {
+                    return delivery.fail(&error);
+                }
+                if is_throttled || started.elapsed() >= slot.queue().stall / SLOW_SHARE {
+                    slot.slow_down();
+                }
                 let pause = pause(&mut slot, FIRST_PAUSE * 2u32.pow(attempts.saturating_sub(1)));
                 if unless_abandoned(delivery.waiting(), false, pause).await.is_none() {
                     return;
                 }
             }
-            Received::Broken(error) | Received::Failed(error) => return delivery.fail(&error),
+            Received::Failed(error) => return delivery.fail(&error),
         }
     }
 }
 
-/// Pauses a read that was throttled until it may be resumed: about as long as said, or longer if too many others are
-/// in flight then.
+/// Pauses a read until it may be resumed: about as long as said, or longer if too many others are in flight then.
 async fn pause(slot: &mut Slot, mut pause: Duration) {
-    slot.slow_down();
     loop {
         tokio::time::sleep(spread(pause, RandomState::new().hash_one(0))).await;
         if slot.resume() {
@@ -164,7 +175,7 @@ enum Received {
     /// No request waits for the rest.
     Abandoned,
     /// The source failed.
-    Broken(Error),
+    Broken(Broken),
     /// Nothing arrived for too long, or other bytes than were asked for.
     Failed(Error),
 }
@@ -183,11 +194,11 @@ impl Delivery {
     /// Receives pieces until the read is complete.
     async fn receive(&mut self, slot: &Slot) -> Received {
         let profile = self.source.profile();
-        let stall = profile.remote.then(|| slot.stall());
+        let stall = profile.remote.then(|| slot.queue().stall);
         let first = self.at;
         // None is requested a third time, or asked about again.
         let mut factor = if profile.remote { profile.hedge } else { 0 };
-        let mut all_late = pin!(slot.overdue(factor, self.range.end - first));
+        let mut all_late = pin!(slot.queue().overdue(factor, self.range.end - first));
         let (mut opened, mut open) = (None, None);
         if self.range.is_empty() {
             self.take(&Bytes::new());
@@ -196,7 +207,7 @@ impl Delivery {
             let rest = self.at..self.range.end;
             let may_hedge = factor > 0;
             // What is late is usually the first byte, not those that follow.
-            let first_late = slot.overdue(if self.at == first { factor } else { 0 }, 0);
+            let first_late = slot.queue().overdue(if self.at == first { factor } else { 0 }, 0);
             let all_late = all_late.as_mut();
             let overdue = async move {
                 if !may_hedge {
@@ -206,7 +217,7 @@ impl Delivery {
             };
             let again = || {
                 factor = 0;
-                slot.may_hedge().then(|| {
+                slot.queue().may_hedge().then(|| {
                     self.metrics.reads.add(1);
                     self.metrics.reads_hedged.add(1);
                     next_piece(&self.source, rest.clone(), None)
@@ -218,7 +229,7 @@ impl Delivery {
             match arrived {
                 None => return Received::Abandoned,
                 Some(Err(stalled)) => return Received::Failed(stalled),
-                Some(Ok(Err(error))) => return Received::Broken(error),
+                Some(Ok(Err(broken))) => return Received::Broken(broken),
                 Some(Ok(Ok(None))) => {
                     return self.failed(ErrorKind::UnexpectedEof, format!("the data ends at {}", self.at));
                 }
@@ -297,6 +308,13 @@ impl Delivery {
 
 type Pieces = BoxStream<'static, Result<Bytes>>;
 
+/// Why there is no next piece.
+struct Broken {
+    error: Error,
+    /// Whether the source had begun to deliver.
+    was_open: bool,
+}
+
 /// A piece, and the stream that delivers the pieces after it.
 struct Arrived {
     piece: Bytes,
@@ -310,12 +328,13 @@ async fn next_piece(
     source: &Arc<dyn ReadAt>,
     range: Range<u64>,
     open: Option<Pieces>,
-) -> Result<Option<Arrived>> {
+) -> Result<Option<Arrived>, Broken> {
+    let broken = |was_open| move |error| Broken { error, was_open };
     let (mut rest, opened_at) = match open {
         Some(open) => (open, None),
-        None => (source.stream(range).await?, Some(Instant::now())),
+        None => (source.stream(range).await.map_err(broken(false))?, Some(Instant::now())),
     };
-    let piece = rest.next().await.transpose()?;
+    let piece = rest.next().await.transpose().map_err(broken(true))?;
     Ok(piece.map(|piece| Arrived { piece, rest, opened_at }))
 }
 

@@ -14,11 +14,11 @@ const STALL_STEPS: u32 = 10;
 
 /// Awaits `work`, and once it is `overdue` also the future returned by `again`, which does the same work.
 /// Returns the result of whichever succeeds first and drops the other.
-pub(super) async fn hedged<T, W: Future<Output = Result<T>>>(
-    work: impl Future<Output = Result<T>>,
+pub(super) async fn hedged<T, E, W: Future<Output = Result<T, E>>>(
+    work: impl Future<Output = Result<T, E>>,
     overdue: impl Future<Output = ()>,
     again: impl FnOnce() -> Option<W>,
-) -> Result<T> {
+) -> Result<T, E> {
     let mut work = pin!(work);
     if let Either::Left((outcome, _)) = select(&mut work, pin!(overdue)).await {
         return outcome;

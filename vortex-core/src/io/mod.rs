@@ -16,6 +16,7 @@ mod local;
 mod memory;
 mod names;
 mod object_store;
+mod opening;
 mod pace;
 mod pending;
 mod receiving;

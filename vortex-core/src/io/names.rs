@@ -11,7 +11,7 @@ pub fn object_name(store: &dyn ObjectStore, location: &Path) -> String {
     named(&store.to_string(), location)
 }
 
-pub(super) fn named(store: &str, location: &Path) -> String {
+fn named(store: &str, location: &Path) -> String {
     match LocalStore::named(store) {
         Some(LocalStore { has_all: true, .. }) if cfg!(unix) => return format!("/{location}"),
         Some(_) => return location.to_string(),

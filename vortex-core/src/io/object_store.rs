@@ -4,6 +4,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 use arrow::buffer::Buffer;
 use async_trait::async_trait;
@@ -18,12 +19,9 @@ use object_store::{
 use parking_lot::Mutex;
 
 use super::local::{read_at_hand, read_blocking, read_many};
-use super::names::{named, object_name};
+use super::names::object_name;
 use super::{BlockCache, CachedFile, READ_ALIGNMENT, ReadAt, StorageProfile, StoreId, read_each};
 use crate::{Error, Result};
-
-/// How late reads are that are requested a second time, see [`StorageProfile::hedge`].
-const HEDGE: u32 = 4;
 
 /// One version of an object in an object store. Reads ask for the e-tag that was listed, or else for the version, so
 /// that an object overwritten in the meantime results in an error rather than in mixed contents (to read an old version
@@ -41,7 +39,7 @@ pub struct ObjectFile {
     /// The last bytes of the object, until a read takes them.
     end: Mutex<Option<Bytes>>,
     /// What identifies the store: its name, which others may have, too, and its [`StoreId`].
-    store_id: Box<str>,
+    store_name: Box<str>,
     name: Box<str>,
     profile: StorageProfile,
 }
@@ -129,6 +127,19 @@ pub fn is_versioned(meta: &ObjectMeta) -> bool {
     e_tag.is_some() || version.is_some() || last_modified.timestamp() != 0
 }
 
+/// What tells the stores of sources apart: a name, which others may have, too, and a number.
+pub(super) fn store_name(store: &Arc<dyn ObjectStore>) -> String {
+    format!("{store} ({})", StoreId::of(store))
+}
+
+/// An object that was found, and what that took.
+pub(super) struct Found {
+    pub(super) object: ObjectFile,
+    /// The time from the answer of the store to the last of the `bytes` read.
+    pub(super) rest: Duration,
+    pub(super) bytes: u64,
+}
+
 /// The answer of a store to a request.
 enum Answer {
     /// An open file to read from.
@@ -137,30 +148,26 @@ enum Answer {
 }
 
 impl ObjectFile {
+    /// How late reads are by default that are requested a second time, see [`with_hedge`](Self::with_hedge).
+    pub const HEDGE: u32 = 4;
+
     /// Creates the object that a listing or a head request described.
     pub fn new(store: Arc<dyn ObjectStore>, meta: ObjectMeta) -> Self {
-        let (store_name, profile) = (store.to_string(), StorageProfile::of(store.as_ref()));
-        let profile = StorageProfile { hedge: HEDGE, ..profile };
-        let name = named(&store_name, &meta.location).into();
-        let store_id = format!("{store_name} ({})", StoreId::of(&store)).into();
+        let profile = StorageProfile { hedge: Self::HEDGE, ..StorageProfile::of(store.as_ref()) };
+        let name = object_name(store.as_ref(), &meta.location).into();
+        let store_name = store_name(&store).into();
         let (descriptor, first) = (OnceLock::new(), FirstAnswer::default());
-        Self { store, meta, descriptor, first, end: Mutex::default(), store_id, name, profile }
+        Self { store, meta, descriptor, first, end: Mutex::default(), store_name, name, profile }
     }
 
-    /// Finds the object at `location` by reading its end, `bytes` of it and up to 64 more, where reads for opening
-    /// start: one request instead of a head request and a read. The first read of these bytes is served from memory. If
-    /// the store fails to read the end of an object of unknown size (Azure cannot at all, and S3 cannot for empty
-    /// objects), a head request follows.
-    ///
-    /// # Errors
-    /// If the object does not exist, or the store fails.
-    pub async fn find(store: Arc<dyn ObjectStore>, location: &Path, bytes: u64) -> Result<Self> {
+    /// As [`Scheduler::find_object`](super::Scheduler::find_object), once.
+    pub(super) async fn find(store: Arc<dyn ObjectStore>, location: &Path, bytes: u64) -> Result<Found> {
         let error = match Self::with_end(Arc::clone(&store), location, bytes).await {
             Err(error) if !error.is_not_found() => error,
             found => return found,
         };
         match store.head(location).await {
-            Ok(meta) => Ok(Self::new(store, meta)),
+            Ok(meta) => Ok(Found { object: Self::new(store, meta), rest: Duration::ZERO, bytes: 0 }),
             Err(why) if matches!(why, StoreError::NotFound { .. }) || is_unsupported(&error) => {
                 Err(Error::read(object_name(store.as_ref(), location), 0..0, why))
             }
@@ -169,12 +176,13 @@ impl ObjectFile {
         }
     }
 
-    async fn with_end(store: Arc<dyn ObjectStore>, location: &Path, bytes: u64) -> Result<Self> {
+    async fn with_end(store: Arc<dyn ObjectStore>, location: &Path, bytes: u64) -> Result<Found> {
         let range = Some(GetRange::Suffix(bytes.saturating_add(READ_ALIGNMENT)));
         let name = object_name(store.as_ref(), location);
         let unknown = |error| Error::read(&name, 0..0, error);
         let answer = store.get_opts(location, GetOptions { range, ..GetOptions::default() }).await;
         let answer = answer.map_err(unknown)?;
+        let answered = Instant::now();
         let (meta, range) = (answer.meta.clone(), answer.range.clone());
         let end = answer.bytes().await.map_err(unknown)?;
         if range.end != meta.size || range.end - range.start != end.len() as u64 {
@@ -183,8 +191,9 @@ impl ObjectFile {
         }
         let object = Self::new(store, meta);
         object.first.0.version.get_or_init(|| Version::of(&object.meta));
+        let (rest, bytes) = (answered.elapsed(), end.len() as u64);
         *object.end.lock() = Some(end);
-        Ok(object)
+        Ok(Found { object, rest, bytes })
     }
 
     /// The metadata that the store reported for the object.
@@ -377,8 +386,12 @@ impl ReadAt for ObjectFile {
         read_at_hand(self.descriptor.get()?, range)
     }
 
+    fn cached(&self, range: &Range<u64>) -> Option<Bytes> {
+        self.take_end(range)
+    }
+
     fn store(&self) -> &str {
-        &self.store_id
+        &self.store_name
     }
 
     fn profile(&self) -> StorageProfile {

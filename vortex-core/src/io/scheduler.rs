@@ -79,13 +79,13 @@ pub struct Scheduler {
 impl Scheduler {
     /// A scheduler that holds at most about `budget` bytes that are not yet decoded. One split per scan
     /// is always admitted, so that a small budget slows scans down but never stops them. A remote read that
-    /// delivers nothing for 60 seconds fails; descriptions of files are read without this limit, only with those of
-    /// the store.
+    /// delivers nothing for 60 seconds fails, and a store that has throttled reads is read with fewer of them in flight
+    /// until it has not for as long.
     pub fn new(budget: u64) -> Arc<Self> {
         Self::with_stall(budget, DEFAULT_STALL)
     }
 
-    /// As [`new`](Self::new), but a remote read fails if it delivers nothing for `stall`.
+    /// As [`new`](Self::new), with `stall` instead of these 60 seconds.
     pub fn with_stall(budget: u64, stall: Duration) -> Arc<Self> {
         Arc::new(Self { budget: Budget::new(budget), stall, queues: Mutex::default() })
     }
@@ -244,8 +244,9 @@ struct State {
     paused: usize,
     /// Reads allowed in flight while the store is throttling.
     allowed: f64,
-    /// How often this was halved.
+    /// How often this was halved, and when last.
     slow_downs: u64,
+    slowed_at: Option<Instant>,
     pace: Pace,
     /// Whether a task is about to dispatch the waiting requests.
     announced: bool,
@@ -257,8 +258,11 @@ struct State {
 }
 
 impl State {
-    /// The number of reads allowed in flight; at least one.
-    fn allowed(&self) -> usize {
+    /// The number of reads allowed in flight; at least one, and as many as ever if none was throttled for `calm`.
+    fn allowed(&mut self, calm: Duration) -> usize {
+        if self.slowed_at.is_some_and(|at| at.elapsed() >= calm) {
+            (self.allowed, self.slowed_at) = (f64::INFINITY, None);
+        }
         // Casts from floats saturate.
         self.allowed.max(1.0) as usize
     }
@@ -274,6 +278,46 @@ impl StoreQueue {
     /// The expected duration of a read of this many bytes, if it can be estimated.
     pub(super) fn expected(&self, bytes: u64) -> Option<Duration> {
         self.state.lock().pace.expected(bytes)
+    }
+
+    /// Records the timing of a read.
+    pub(super) fn note(&self, first_byte: Duration, rest: Duration, bytes: u64) {
+        let mut state = self.state.lock();
+        state.pace.note(first_byte, rest, bytes);
+        state.reads += 1;
+        // One more for each round of reads that succeeded.
+        state.allowed += 1.0 / state.allowed.max(1.0);
+    }
+
+    /// Waits until a read that delivers `bytes` after its first one takes `factor` times as long as measurements
+    /// suggest by then: others of its round tell how long a read takes. The time in which the runtime stands still does
+    /// not count. Never ends if `factor` is 0.
+    pub(super) async fn overdue(&self, factor: u32, bytes: u64) {
+        if factor == 0 {
+            return std::future::pending().await;
+        }
+        let mut steps = 0;
+        while steps < HEDGE_STEPS {
+            match self.expected(bytes) {
+                Some(expected) => {
+                    let patience = expected.saturating_mul(factor).max(MIN_HEDGE);
+                    tokio::time::sleep(patience / HEDGE_STEPS).await;
+                    steps += 1;
+                }
+                // Without a measurement, nothing tells that the read is late.
+                None => tokio::time::sleep(MIN_HEDGE).await,
+            }
+        }
+    }
+
+    /// Whether another read may be requested a second time; if so, it is counted.
+    pub(super) fn may_hedge(&self) -> bool {
+        let mut state = self.state.lock();
+        // A store that becomes slow after a long time is not asked for everything twice.
+        state.hedged = state.hedged.max((state.reads / READS_PER_HEDGE).saturating_sub(MAX_SAVED_HEDGES));
+        let may = state.hedged * READS_PER_HEDGE <= state.reads;
+        state.hedged += u64::from(may);
+        may
     }
 
     /// Answers requests up to the first read that has to wait, or until many bytes were taken, and returns the others.
@@ -337,7 +381,7 @@ impl StoreQueue {
     /// The reads to start now, each with its slot; `None` if there are none.
     fn next_reads(self: &Arc<Self>) -> Option<Vec<(Read, Slot)>> {
         let mut state = self.state.lock();
-        let allowed = state.allowed();
+        let allowed = state.allowed(self.stall);
         let State { waiting, pace, in_flight, .. } = &mut *state;
         let free = |profile: StorageProfile| profile.slots().min(allowed).saturating_sub(*in_flight);
         let reads = waiting.next(free, |profile| pace.adapt(profile));
@@ -407,52 +451,12 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// How long a read may deliver nothing.
-    pub(super) fn stall(&self) -> Duration {
-        self.queue.stall
+    /// The queue of the store.
+    pub(super) fn queue(&self) -> &StoreQueue {
+        &self.queue
     }
 
-    /// Records the timing of a read.
-    pub(super) fn note(&self, first_byte: Duration, rest: Duration, bytes: u64) {
-        let mut state = self.queue.state.lock();
-        state.pace.note(first_byte, rest, bytes);
-        state.reads += 1;
-        // One more for each round of reads that succeeded.
-        state.allowed += 1.0 / state.allowed.max(1.0);
-    }
-
-    /// Waits until a read that delivers `bytes` after its first one takes `factor` times as long as measurements
-    /// suggest by then: others of its round tell how long a read takes. The time in which the runtime stands still does
-    /// not count. Never ends if `factor` is 0.
-    pub(super) async fn overdue(&self, factor: u32, bytes: u64) {
-        if factor == 0 {
-            return std::future::pending().await;
-        }
-        let mut steps = 0;
-        while steps < HEDGE_STEPS {
-            match self.queue.expected(bytes) {
-                Some(expected) => {
-                    let patience = expected.saturating_mul(factor).max(MIN_HEDGE);
-                    tokio::time::sleep(patience / HEDGE_STEPS).await;
-                    steps += 1;
-                }
-                // Without a measurement, nothing tells that the read is late.
-                None => tokio::time::sleep(MIN_HEDGE).await,
-            }
-        }
-    }
-
-    /// Whether another read may be requested a second time; if so, it is counted.
-    pub(super) fn may_hedge(&self) -> bool {
-        let mut state = self.queue.state.lock();
-        // A store that becomes slow after a long time is not asked for everything twice.
-        state.hedged = state.hedged.max((state.reads / READS_PER_HEDGE).saturating_sub(MAX_SAVED_HEDGES));
-        let may = state.hedged * READS_PER_HEDGE <= state.reads;
-        state.hedged += u64::from(may);
-        may
-    }
-
-    /// Reacts to throttling by the store: halves the number of reads allowed in flight, and pauses the read.
+    /// Reacts to throttling by the store, or to a slow line: halves the number of reads allowed in flight, and pauses the read.
     pub(super) fn slow_down(&mut self) {
         let mut state = self.queue.state.lock();
         // Reads that were in flight together are throttled together: this says nothing about fewer reads.
@@ -460,15 +464,21 @@ impl Slot {
             let now = state.allowed.min(state.in_flight as f64);
             state.allowed = (now / 2.0).max(1.0);
             state.slow_downs += 1;
+            state.slowed_at = Some(Instant::now());
         }
         state.paused += 1;
         self.is_paused = true;
     }
 
-    /// Resumes a read that is paused, unless others that are not take all that is allowed; returns whether it did.
+    /// Resumes the read if it is paused, unless others that are not take all that is allowed; returns whether it may go
+    /// on.
     pub(super) fn resume(&mut self) -> bool {
+        if !self.is_paused {
+            return true;
+        }
         let mut state = self.queue.state.lock();
-        if state.in_flight - state.paused >= state.allowed() {
+        let allowed = state.allowed(self.queue.stall);
+        if state.in_flight - state.paused >= allowed {
             return false;
         }
         state.paused -= 1;

@@ -1,5 +1,4 @@
-//! The order in which requests are served. Footers, which everything else depends on, are not queued at
-//! all.
+//! The order in which requests are served.
 
 /// The urgency of a request: first by what other requests depend on, then by the order of the splits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,12 +9,16 @@ pub(crate) struct Urgency {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
+    Descriptions,
     ZoneMaps,
     Filter,
     Projection,
 }
 
 impl Urgency {
+    /// Descriptions of files, which everything else depends on.
+    pub(crate) const DESCRIPTION: Self = Self { class: Class::Descriptions, split: 0 };
+
     /// Statistics, which determine what else is read.
     pub(crate) const ZONE_MAPS: Self = Self { class: Class::ZoneMaps, split: 0 };
 

@@ -100,7 +100,7 @@ pub async fn verify(source: Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Ve
 
 async fn examined(source: &Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Verification> {
     let mut found = Verification::default();
-    let Some(described) = described(source.as_ref(), options, &mut found).await? else { return Ok(found) };
+    let Some(described) = described(source, options, &mut found).await? else { return Ok(found) };
     let checksums = described.checksums().unwrap_or_else(|error| {
         found.problem("checksums", error);
         None
@@ -149,7 +149,7 @@ fn unless_storage(error: Error) -> Result<Error> {
 
 /// The description of the file, unless it cannot be parsed.
 async fn described(
-    source: &dyn ReadAt,
+    source: &Arc<dyn ReadAt>,
     options: &OpenOptions,
     found: &mut Verification,
 ) -> Result<Option<Described>> {
@@ -157,7 +157,7 @@ async fn described(
         Ok(described) => Ok(Some(described)),
         Err(error) => {
             let error = unless_storage(error)?;
-            let examination = examine(source, options).await?;
+            let examination = examine(source.as_ref(), options).await?;
             for part in examination.parts {
                 if let Err(error) = part.found {
                     found.problem(part.name, error);

@@ -16,7 +16,7 @@ use vortex_core::io::{BlockCache, ObjectFile, ReadAt as _, Scheduler};
 use vortex_core::scalar::{Scalar, Value};
 use vortex_core::scan::{ScanBuilder, ScanMetrics};
 use vortex_core::write::WriteOptions;
-use vortex_core::{Error, VortexFile};
+use vortex_core::{Error, Result, VortexFile};
 
 use crate::given::{collect, lineitem, written};
 use crate::random::{Random, scattered};
@@ -40,6 +40,10 @@ async fn stored(bytes: Bytes) -> (Arc<TestStore>, VortexFile) {
     let file = OpenOptions::new().with_tail_size(1).open(source).await.unwrap();
     store.take();
     (store, file)
+}
+
+async fn find(store: &Arc<dyn ObjectStore>, path: &Path, bytes: u64) -> Result<ObjectFile> {
+    Scheduler::shared().find_object(store, path, bytes, 0).await
 }
 
 fn some_rows(file: &VortexFile) -> ScanBuilder {
@@ -93,7 +97,7 @@ async fn an_object_without_e_tag_that_is_replaced_is_an_error() {
     // Table formats take times from their logs.
     let listed = ObjectMeta { last_modified: time(7).into(), ..store.head(&path).await.unwrap() };
     let of = |meta: &ObjectMeta| ObjectFile::new(Arc::clone(&store) as _, meta.clone());
-    let (planned, found) = (of(&listed), ObjectFile::find(Arc::clone(&store) as _, &path, 10).await.unwrap());
+    let (planned, found) = (of(&listed), find(&(Arc::clone(&store) as _), &path, 10).await.unwrap());
     assert_eq!(planned.read(0..10).await.unwrap(), vec![1; 10]);
     store.set_time(time(1_000_001));
     put(vec![2; 1000]).await;
@@ -256,6 +260,29 @@ async fn a_read_that_breaks_off_goes_on_where_it_was_if_it_had_got_anywhere() {
 }
 
 #[tokio::test]
+async fn an_object_whose_end_is_late_is_asked_for_again_or_given_up() {
+    let (store, _) = stored(contents()).await;
+    let (shared, path) = (Arc::clone(&store) as Arc<dyn ObjectStore>, Path::from(OBJECT));
+    let scheduler = Scheduler::with_stall(1 << 20, Duration::from_millis(500));
+    for (hedge, expected) in [(4, Some(3)), (0, None)] {
+        let find = async || scheduler.find_object(&shared, &path, 100, hedge).await;
+        let first = find().await.unwrap();
+        let mut fault = Some(Fault::Stalls);
+        store.fail_reads(move || fault.take());
+        match (find().await, expected) {
+            (Ok(found), Some(reads)) => {
+                assert_eq!((found.meta(), store.reads.take()), (first.meta(), reads));
+            }
+            (found, _) => {
+                let message = found.map(|_| ()).unwrap_err().to_string();
+                assert!(message.contains("no data received") && message.contains(OBJECT), "{message}");
+                assert_eq!(expected, None);
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_store_that_is_busy_for_a_while_only_takes_longer() {
     let (store, file) = stored(contents()).await;
     let expected = collect(some_rows(&file)).await.unwrap();
@@ -406,7 +433,7 @@ async fn a_file_is_found_by_its_end_which_is_read_once() {
     store.put(&path, bytes.clone().into()).await.unwrap();
     let shared: Arc<dyn ObjectStore> = Arc::clone(&store) as _;
 
-    let object = ObjectFile::find(Arc::clone(&shared), &path, 0).await.unwrap();
+    let object = find(&shared, &path, 0).await.unwrap();
     assert_eq!((object.meta().size, store.reads.take()), (200, 1));
     assert_eq!(object.read(100..140).await.unwrap(), bytes[100..140], "begins before the end");
     assert_eq!(store.reads.take(), 1);
@@ -414,10 +441,10 @@ async fn a_file_is_found_by_its_end_which_is_read_once() {
     assert_eq!(store.reads.take(), 0);
     assert_eq!(object.read(160..190).await.unwrap(), bytes[160..190], "is not kept");
     assert_eq!(store.reads.take(), 1);
-    let small = ObjectFile::find(Arc::clone(&shared), &path, 1000).await.unwrap();
+    let small = find(&shared, &path, 1000).await.unwrap();
     assert_eq!(small.read(0..200).await.unwrap(), bytes);
     assert!(small.read(150..250).await.is_err());
 
-    let error = ObjectFile::find(Arc::clone(&shared), &Path::from("none"), 50).await.unwrap_err();
+    let error = find(&shared, &Path::from("none"), 50).await.unwrap_err();
     assert!(error.to_string().contains("none"), "{error}");
 }

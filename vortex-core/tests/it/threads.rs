@@ -8,7 +8,7 @@ use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
 use object_store::ObjectStore;
 use vortex_core::file::{OpenOptions, SegmentId, examine};
-use vortex_core::io::{LocalSink, MemorySink, ObjectFile, ReadAt};
+use vortex_core::io::{LocalSink, MemorySink, ReadAt, Scheduler};
 use vortex_core::layout::Zones;
 use vortex_core::scan::ScanBuilder;
 use vortex_core::write::{FileWriter, WriteOptions, write_stream};
@@ -18,7 +18,7 @@ fn is_send(_: impl Send) {}
 
 /// Compiles only if the futures that read are `Send`.
 fn reading(store: Arc<dyn ObjectStore>, source: &Arc<dyn ReadAt>, file: &VortexFile, zones: &Zones) {
-    is_send(ObjectFile::find(store, &"a.vortex".into(), 1));
+    is_send(Scheduler::shared().find_object(&store, &"a.vortex".into(), 1, 0));
     is_send(OpenOptions::new().open(Arc::clone(source)));
     is_send(VortexFile::open(Arc::clone(source)));
     is_send(VortexFile::open_path("a.vortex"));

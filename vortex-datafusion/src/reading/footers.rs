@@ -27,6 +27,7 @@ use vortex_core::file::Footer;
 use vortex_core::io::{FirstAnswer, StoreId};
 
 use super::Terms;
+use crate::statistics::kept::FileStatistics;
 
 /// Parsed footers of small files take up at most about one part in this many of the footer cache; further
 /// footers are kept as the bytes of their files.
@@ -38,12 +39,15 @@ const MAX_STORED: usize = 64 << 10;
 #[derive(Clone)]
 pub(crate) struct FooterCache {
     cache: Arc<FileMetadataCache>,
+    /// Statistics are outdated with the footer that they are from.
+    statistics: FileStatistics,
     terms: Terms,
 }
 
 impl FooterCache {
     pub(super) fn new(runtime: &RuntimeEnv, terms: Terms) -> Self {
-        Self { cache: runtime.cache_manager.get_file_metadata_cache(), terms }
+        let statistics = FileStatistics::new(&runtime.cache_manager);
+        Self { cache: runtime.cache_manager.get_file_metadata_cache(), statistics, terms }
     }
 
     /// Whether the footer of any version of this object is cached.
@@ -82,9 +86,27 @@ impl FooterCache {
         (footer.verifies_checksums() == verifies).then(|| (footer, known.first.clone()))
     }
 
+    /// The statistics that are kept of files; of the one at this path, only those that are not outdated.
+    pub(super) fn statistics(&self, store: StoreId, location: &Path) -> FileStatistics {
+        self.forget_outdated(store, location);
+        self.statistics.clone()
+    }
+
+    /// Removes the statistics of a file that has turned out to be replaced, although listings do not tell.
+    fn forget_outdated(&self, store: StoreId, location: &Path) {
+        let places = [location.clone(), self.own_place(store, location)];
+        let is_outdated = |entry: &CachedFileMetadataEntry| {
+            self.known(store, entry).is_some_and(|known| known.first.is_contradicted())
+        };
+        if places.iter().filter_map(|place| self.cache.get(place)).any(|entry| is_outdated(&entry)) {
+            self.statistics.remove(&[location].into());
+        }
+    }
+
     /// Caches a footer; as the bytes of its file, if the file is small and parsed footers of this size would
     /// take up too much of the cache.
     pub(super) fn put(&self, store: StoreId, meta: &ObjectMeta, footer: Arc<Footer>, first: FirstAnswer) {
+        self.forget_outdated(store, &meta.location);
         let like_it = footer.memory_size().saturating_mul(self.cache.len() + 1);
         let whole =
             footer.whole_file().filter(|file| file.len() <= MAX_STORED && !footer.verifies_checksums());

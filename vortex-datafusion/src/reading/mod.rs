@@ -13,12 +13,13 @@ use datafusion_execution::runtime_env::RuntimeEnv;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 use vortex_core::file::{Footer, OpenOptions};
-use vortex_core::io::{BlockCache, ObjectFile, ReadAt, Scheduler, StorageProfile, StoreId};
+use vortex_core::io::{BlockCache, ObjectFile, ReadAt, Scheduler, StorageProfile, StoreId, is_versioned};
 use vortex_core::{Limits, Registry, VortexFile};
 
 use self::footers::FooterCache;
 use crate::convert::datafusion_error;
 use crate::options::VortexOptions;
+use crate::statistics::kept::FileStatistics;
 
 /// What a session provides for reading files: caches, and extensions of its configuration. By default, nothing.
 #[derive(Debug, Clone, Default)]
@@ -89,6 +90,18 @@ impl Reading {
         &self.options
     }
 
+    /// The statistics that the session keeps of this file and others, unless a change of it would go unnoticed, or the
+    /// options decide what to take from its footer.
+    pub(crate) fn statistics(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        meta: &ObjectMeta,
+    ) -> Option<FileStatistics> {
+        let asks_footer = self.options.order_from_statistics || self.options.verify_checksums;
+        let footers = self.session.footers.as_ref().filter(|_| is_versioned(meta) && !asks_footer);
+        footers.map(|footers| footers.statistics(StoreId::of(store), &meta.location))
+    }
+
     /// Who issues the reads of scans, if not the scheduler of the process.
     pub(crate) fn scheduler(&self) -> Option<&Arc<Scheduler>> {
         self.session.scheduler.as_ref()
@@ -136,7 +149,8 @@ impl Reading {
             return Ok(None);
         }
         let end = self.tail().unwrap_or(StorageProfile::REMOTE.tail_size);
-        let object = match ObjectFile::find(Arc::clone(store), location, end).await {
+        let scheduler = self.scheduler().map_or_else(Scheduler::shared, Arc::clone);
+        let object = match scheduler.find_object(store, location, end, self.options.hedge).await {
             Ok(object) if object.meta().size > 0 => object,
             Err(error) if !error.is_not_found() => return Err(datafusion_error(error)),
             // Maybe it is a folder.
@@ -180,6 +194,9 @@ impl Reading {
         if let Some(bytes) = is_preloaded.then_some(meta.size).or(self.tail()).or(hint) {
             options = options.with_tail_size(bytes);
         }
+        if let Some(scheduler) = self.scheduler() {
+            options = options.with_scheduler(Arc::clone(scheduler));
+        }
         let file = options.open(source).await.map_err(datafusion_error)?;
         if let Some(footers) = footers {
             footers.put(store, meta, Arc::clone(file.footer()), first);
@@ -199,6 +216,10 @@ fn segment_cache(config: &SessionConfig) -> Option<Arc<BlockCache>> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::Schema;
+    use datafusion_common::Statistics;
+    use datafusion_datasource::file_format::FileMeta;
+    use datafusion_execution::cache::SchemaFingerprint;
     use object_store::ObjectStoreExt as _;
 
     use super::*;
@@ -243,6 +264,36 @@ mod tests {
         for (meta, is_kept) in [(unversioned, false), (dated, true)] {
             reading.open(&store, &meta, None).await.unwrap();
             assert_eq!(reading.session.has_footer(&store, &meta), is_kept);
+        }
+    }
+
+    #[tokio::test]
+    async fn statistics_are_not_kept_of_a_file_that_was_replaced_unnoticed_by_listings() {
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/lineitem.vortex");
+        let bytes = std::fs::read(example).unwrap();
+        let faulty = test_store::TestStore::new();
+        faulty.hide_e_tags();
+        let store = Arc::clone(&faulty) as Arc<dyn ObjectStore>;
+        let path = Path::from("a.vortex");
+        store.put(&path, bytes.clone().into()).await.unwrap();
+        let listed = store.head(&path).await.unwrap();
+        let reading = with_defaults(&RuntimeEnv::default(), &SessionConfig::new());
+        let columns = Arc::new(SchemaFingerprint::from_schema(&Schema::empty()));
+        let known = || FileMeta::new(Statistics::new_unknown(&Schema::empty()));
+        let kept = || reading.statistics(&store, &listed).unwrap();
+        for opens_again in [false, true] {
+            let file = reading.open(&store, &listed, Some(1)).await.unwrap();
+            kept().put(&store, &listed, Arc::clone(&columns), &known());
+            assert!(kept().get(&store, &listed, &columns).is_some());
+            let later = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1 + u64::from(opens_again));
+            faulty.set_time(later);
+            store.put(&path, bytes.clone().into()).await.unwrap();
+            let error = file.source().read(0..1).await.unwrap_err().to_string();
+            assert!(error.contains("replaced"), "{error}");
+            if opens_again {
+                reading.open(&store, &listed, Some(1)).await.unwrap();
+            }
+            assert!(kept().get(&store, &listed, &columns).is_none());
         }
     }
 

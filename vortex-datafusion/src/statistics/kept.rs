@@ -25,6 +25,7 @@ use vortex_core::io::StoreId;
 use crate::reading::footers::same_version;
 
 /// The statistics that a session keeps.
+#[derive(Clone)]
 pub(crate) struct FileStatistics(Option<Arc<FileStatisticsCache>>);
 
 impl FileStatistics {

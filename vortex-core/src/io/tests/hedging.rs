@@ -162,6 +162,17 @@ async fn other_reads_of_the_first_round_tell_that_one_is_late() {
 }
 
 #[tokio::test]
+async fn the_description_of_a_file_is_asked_for_again_like_other_reads() {
+    let (scheduler, file) = unmeasured(4);
+    let source: Arc<dyn ReadAt> = Arc::clone(&file) as _;
+    let read = async || scheduler.read_description(&source, 0..1000).await.unwrap().len();
+    assert_eq!(read().await, 1000);
+    *file.script.lock() = vec![Manner::Stalls];
+    assert_eq!(read().await, 1000);
+    assert_eq!(file.asked.lock().len(), 3);
+}
+
+#[tokio::test]
 async fn the_first_good_answer_counts() {
     for second in [Manner::Stalls, Manner::Fails] {
         let (scheduler, file) = measured(4).await;
