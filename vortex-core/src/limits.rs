@@ -125,10 +125,7 @@ impl Limits {
     /// # Errors
     /// [`Error::LimitExceeded`] if there are too many.
     pub fn count_bytes(&self, bytes: u64) -> Result<()> {
-        match self.has_counted(bytes) {
-            true => Ok(()),
-            false => Err(self.exceeded_by(format_args!("{bytes} bytes"))),
-        }
+        if self.has_counted(bytes) { Ok(()) } else { Err(self.exceeded_by(format_args!("{bytes} bytes"))) }
     }
 
     /// Counts the bytes of so many values of a type, as [`count_bytes`](Self::count_bytes).

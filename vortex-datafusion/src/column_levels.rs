@@ -16,11 +16,10 @@ const LISTED: usize = 20;
 /// # Errors
 /// If it is not a level.
 pub(crate) fn level_of(column: &str, value: &str) -> Result<Level> {
-    let level = value.trim().to_ascii_lowercase().parse();
+    let level = value.trim().parse::<Level>();
     level.map_err(|_| {
-        config_datafusion_err!(
-            "`{value}` is not a value of the Vortex option `{PREFIX}{column}` (fast, default or compact)"
-        )
+        let names = Level::ALL.map(Level::name).join(", ");
+        config_datafusion_err!("`{value}` is not a value of the Vortex option `{PREFIX}{column}` ({names})")
     })
 }
 

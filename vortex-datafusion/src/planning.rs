@@ -88,9 +88,10 @@ impl VortexFormat {
         let are_known = files().all(|file| file.statistics.is_some());
         let order = orders::of_table(files());
         let schema = table.table_schema();
-        let (groups, statistics) = match are_known {
-            true => compute_all_files_statistics(groups, Arc::clone(schema), true, false)?,
-            false => (groups, Statistics::new_unknown(schema)),
+        let (groups, statistics) = if are_known {
+            compute_all_files_statistics(groups, Arc::clone(schema), true, false)?
+        } else {
+            (groups, Statistics::new_unknown(schema))
         };
         let scan = scan_of(store, table)
             .with_file_groups(groups)

@@ -63,13 +63,13 @@ impl Default for BestWanted {
 
 /// Reads Vortex files for a `DataSourceExec`. Cheap to clone, since the optimizer clones it often.
 ///
-/// A table provider that plans its own scans passes its files to [`plan_scan`](crate::VortexFormat::plan_scan), or
-/// builds a `FileScanConfig` on a plain source for what that does not take, such as an adapter of expressions, and
-/// passes it to `create_physical_plan` of a [`VortexFormat`](crate::VortexFormat) rather than to `DataSourceExec`. That
-/// sets the session, and the options unless [`with_options`](Self::with_options) has, states sums, minima and maxima as
-/// estimates, since DataFusion 55 derives wrong answers from exact ones above joins and casts, and restricts declared
-/// orders to what holds. If the scan has an adapter of expressions, which may compute columns from others, its orders,
-/// and all statistics except row counts, are taken for those of files and not used.
+/// A table provider that plans its own scans passes its files to [`plan_scan`](crate::VortexFormat::plan_scan). For
+/// what that has no parameter for, such as an adapter of expressions, it builds a `FileScanConfig` on a plain source
+/// and passes it to `create_physical_plan` of a [`VortexFormat`](crate::VortexFormat) rather than to `DataSourceExec`.
+/// That sets the session, and the options unless [`with_options`](Self::with_options) has, states sums, minima and
+/// maxima as estimates, since DataFusion 55 derives wrong answers from exact ones above joins and casts, and restricts
+/// declared orders to what holds. If the scan has an adapter of expressions, which may compute columns from others, its
+/// orders, and all statistics except row counts, are taken for those of files and not used.
 ///
 /// What a provider attaches to a `PartitionedFile` (`with_extension`) changes how the file is read:
 ///
@@ -199,7 +199,7 @@ impl VortexSource {
 
     /// A source that ignores the dynamic filters with these ids, and knows how many of the best rows are
     /// wanted, or that they are not wanted first; `None` if that changes nothing.
-    pub(crate) fn told(&self, distrusted: &[u64], best_rows: BestWanted) -> Option<Self> {
+    pub(crate) fn with_hints(&self, distrusted: &[u64], best_rows: BestWanted) -> Option<Self> {
         let mut told = self.changed();
         told.filters.ignore(distrusted);
         told.best_first = match best_rows {
@@ -426,8 +426,8 @@ impl FileSource for VortexSource {
         }
     }
 
-    /// A limit that one split reaches is reached by one partition: others would start to read for nothing, each its
-    /// part of the file. Rows that pass a filter are looked for in several places at once.
+    /// If one split is enough for the limit, the file is not divided: other partitions would read their parts for
+    /// nothing. Rows that pass a filter are looked for in several places at once.
     fn repartitioned(
         &self,
         target_partitions: usize,
@@ -459,10 +459,13 @@ impl FileSource for VortexSource {
         let mut source = self.changed();
         let answers = filters
             .into_iter()
-            .map(|filter| match self.trusts_dynamic || !is_dynamic(&filter) {
-                true => source.filters.offer(filter, &self.table, self.options()),
-                // Those that produce it are right without it.
-                false => PushedDown::Yes,
+            .map(|filter| {
+                if self.trusts_dynamic || !is_dynamic(&filter) {
+                    source.filters.offer(filter, &self.table, self.options())
+                } else {
+                    // Those that produce it are right without it.
+                    PushedDown::Yes
+                }
             })
             .collect();
         Ok(FilterPushdownPropagation::with_parent_pushdown_result(answers)

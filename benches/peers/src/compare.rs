@@ -93,10 +93,8 @@ fn cells(column: &ArrayRef) -> Result<Vec<Cell>, ArrowError> {
     }
     let options = FormatOptions::default();
     let formatter = ArrayFormatter::try_new(column, &options)?;
-    let cell = |row| match column.is_null(row) {
-        true => Cell::Null,
-        false => Cell::Text(formatter.value(row).to_string()),
-    };
+    let cell =
+        |row| if column.is_null(row) { Cell::Null } else { Cell::Text(formatter.value(row).to_string()) };
     Ok((0..column.len()).map(cell).collect())
 }
 

@@ -158,10 +158,7 @@ impl<'a> Queries<'a> {
                 6 => format!("avg({}i)", it.prefix),
                 _ => format!("min({extreme})"),
             };
-            match it.one_in(6) {
-                true => format!("{aggregate} FILTER (WHERE {})", it.predicate(1)),
-                false => aggregate,
-            }
+            if it.one_in(6) { format!("{aggregate} FILTER (WHERE {})", it.predicate(1)) } else { aggregate }
         })
     }
 
@@ -186,14 +183,13 @@ impl<'a> Queries<'a> {
         let what = self.aggregates();
         self.in_groups = false;
         let source = self.source();
-        match self.one_in(3) {
-            true => {
-                let second = self.column();
-                format!(
-                    "SELECT {key} AS key, {second} AS second, {what} FROM {source} GROUP BY {key}, {second} {having}"
-                )
-            }
-            false => format!("SELECT {key} AS key, {what} FROM {source} GROUP BY {key} {having}"),
+        if self.one_in(3) {
+            let second = self.column();
+            format!(
+                "SELECT {key} AS key, {second} AS second, {what} FROM {source} GROUP BY {key}, {second} {having}"
+            )
+        } else {
+            format!("SELECT {key} AS key, {what} FROM {source} GROUP BY {key} {having}")
         }
     }
 

@@ -137,12 +137,11 @@ impl Tables {
                 batch = RecordBatch::try_new(batch.schema(), columns)?;
             }
             batch = with_partition(&batch, value)?;
-            let path = match is_partitioned {
-                true => format!("{name}/h={value}/{at}.vortex"),
-                false => {
-                    stored = with_partition(&stored, value)?;
-                    format!("{name}/{at}.vortex")
-                }
+            let path = if *is_partitioned {
+                format!("{name}/h={value}/{at}.vortex")
+            } else {
+                stored = with_partition(&stored, value)?;
+                format!("{name}/{at}.vortex")
             };
             if *is_declared && random.random() {
                 stored = narrowed(&stored)?;

@@ -171,12 +171,11 @@ impl Aggregate {
     pub(crate) fn weighted(values: &ArrayRef, dtype: &DType, rows: &[u64]) -> Result<Self> {
         let values = present(ArrayRef::clone(values), &data_type(dtype)?)?;
         // Nested values have nothing to be found, and filtering may reserve far more for them than they take.
-        let found = match has_bounds(dtype) {
-            true => {
-                let used = BooleanArray::from_iter(rows.iter().map(|rows| Some(*rows > 0)));
-                Self::of(&arrow::compute::filter(&values, &used)?, dtype)?
-            }
-            false => Self::empty(dtype),
+        let found = if has_bounds(dtype) {
+            let used = BooleanArray::from_iter(rows.iter().map(|rows| Some(*rows > 0)));
+            Self::of(&arrow::compute::filter(&values, &used)?, dtype)?
+        } else {
+            Self::empty(dtype)
         };
         let nulls = values.logical_nulls();
         let is_valid = |at: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(at));

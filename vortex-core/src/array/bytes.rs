@@ -158,9 +158,10 @@ pub(crate) fn from_views(
     nulls: Option<NullBuffer>,
     limits: &Limits,
 ) -> Result<ArrayRef> {
-    let array: ArrayRef = match is_text(dtype)? {
-        true => Arc::new(string_views(views, buffers, nulls)?),
-        false => Arc::new(binary_views(views, buffers, nulls)?),
+    let array: ArrayRef = if is_text(dtype)? {
+        Arc::new(string_views(views, buffers, nulls)?)
+    } else {
+        Arc::new(binary_views(views, buffers, nulls)?)
     };
     present_views(array, to, limits)
 }

@@ -116,12 +116,11 @@ where
     let values = values.as_primitive::<S>().values();
     // Values of no more digits also fit the width.
     let beyond = beyond::<S::Native>(digits.min(T::MAX_PRECISION));
-    let (mut resized, are_within) = match TypeId::of::<S::Native>() == TypeId::of::<T::Native>() {
-        true => (values.inner().clone(), are_within(values, beyond)),
-        false => {
-            let (resized, are_within) = resized::<S::Native, T::Native>(values, beyond);
-            (Buffer::from_vec(resized), are_within)
-        }
+    let (mut resized, are_within) = if TypeId::of::<S::Native>() == TypeId::of::<T::Native>() {
+        (values.inner().clone(), are_within(values, beyond))
+    } else {
+        let (resized, are_within) = resized::<S::Native, T::Native>(values, beyond);
+        (Buffer::from_vec(resized), are_within)
     };
     if let Some(beyond) = beyond.filter(|_| !are_within) {
         let is_valid = |row: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
@@ -134,10 +133,8 @@ where
         // Those under nulls are arbitrary. Arrow's casts convert them, too, and panic if they have too many digits.
         limits.count::<T::Native>(values.len())?;
         let kept = resized.typed_data::<T::Native>().iter().zip(values);
-        let kept = kept.map(|(resized, value)| match is_within(*value, beyond) {
-            true => *resized,
-            false => T::Native::default(),
-        });
+        let kept = kept
+            .map(|(resized, value)| if is_within(*value, beyond) { *resized } else { T::Native::default() });
         resized = Buffer::from_vec(kept.collect::<Vec<_>>());
     }
     let resized = ScalarBuffer::new(resized, 0, values.len());

@@ -19,9 +19,10 @@ use crate::{Error, Result};
 /// If it is another type.
 pub(crate) fn integer_type(number: i32, what: &str) -> Result<DType> {
     let ptype = PType::try_from_number(number.into())?;
-    match ptype.is_integer() {
-        true => Ok(DType::Primitive(ptype, false)),
-        false => Err(Error::corrupt(format!("{what} are {ptype}, not integers"))),
+    if ptype.is_integer() {
+        Ok(DType::Primitive(ptype, false))
+    } else {
+        Err(Error::corrupt(format!("{what} are {ptype}, not integers")))
     }
 }
 
@@ -31,9 +32,10 @@ pub(crate) fn integer_type(number: i32, what: &str) -> Result<DType> {
 /// If it is another type.
 pub(crate) fn unsigned_type(number: i32, what: &str) -> Result<DType> {
     let ptype = PType::try_from_number(number.into())?;
-    match ptype.is_unsigned() {
-        true => Ok(DType::Primitive(ptype, false)),
-        false => Err(Error::corrupt(format!("{what} are {ptype}, not unsigned integers"))),
+    if ptype.is_unsigned() {
+        Ok(DType::Primitive(ptype, false))
+    } else {
+        Err(Error::corrupt(format!("{what} are {ptype}, not unsigned integers")))
     }
 }
 

@@ -132,9 +132,8 @@ impl Node<'_> {
     pub(super) fn byte_len(&self, raw: &RawNode, most: usize) -> usize {
         let lens = raw.buffers.iter().filter_map(|at| self.context.buffers.len_of(*at));
         let own = lens.fold(0, usize::saturating_add);
-        raw.children.iter().fold(own, |sum, child| match sum < most {
-            true => sum.saturating_add(self.byte_len(child, most - sum)),
-            false => sum,
+        raw.children.iter().fold(own, |sum, child| {
+            if sum < most { sum.saturating_add(self.byte_len(child, most - sum)) } else { sum }
         })
     }
 
@@ -151,9 +150,10 @@ impl Node<'_> {
                 return Ok(());
             };
             self.limits().count_bytes(place.end - place.start)?;
-            let bytes = match are_copied {
-                true => tree.pieces.with(place, |bytes| Buffer::from(bytes))?,
-                false => tree.pieces.get(place)?,
+            let bytes = if are_copied {
+                tree.pieces.with(place, |bytes| Buffer::from(bytes))?
+            } else {
+                tree.pieces.get(place)?
             };
             taken.insert(*at, bytes);
             Ok(())

@@ -81,10 +81,8 @@ fn without_items<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> Result<Gene
     for (start, end) in nulls.inner().set_slices() {
         shown.try_extend(0, offsets[start].as_usize(), offsets[end].as_usize())?;
     }
-    let lengths = (0..nulls.len()).map(|row| match nulls.is_valid(row) {
-        true => (offsets[row + 1] - offsets[row]).as_usize(),
-        false => 0,
-    });
+    let lengths = (0..nulls.len())
+        .map(|row| if nulls.is_valid(row) { (offsets[row + 1] - offsets[row]).as_usize() } else { 0 });
     let (item, ..) = lists.clone().into_parts();
     let (offsets, items) = (OffsetBuffer::from_lengths(lengths), make_array(shown.freeze()));
     Ok(GenericListArray::try_new(item, offsets, items, Some(nulls.clone()))?)

@@ -79,8 +79,8 @@ pub type EncodedRef = Arc<dyn EncodedArray>;
 /// `pick`, `matches` and `aggregate` must return exactly what the same operation on the decoded array
 /// returns; their defaults do just that. `decode` uses each child once at most: if every node of a
 /// tree decoded a child twice, time would double with each level. The others may decode a child once more if what they
-/// tried first fails, and may look at a child of integers, such as offsets, several times. Of bytes that contradict the
-/// format, such as codes without a value, one may notice what another does not look at, so that only one of them fails.
+/// tried first fails, and may look at a child of integers, such as offsets, several times. If bytes contradict the
+/// format, as codes without a value do, one method may return an error where another never looks at them.
 pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// The id, the type, the number of rows and the limits.
     fn header(&self) -> &Header;
@@ -111,7 +111,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     }
 
     /// The encoded parts, with names, for display and for measuring.
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
         Vec::new()
     }
 

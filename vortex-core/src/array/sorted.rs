@@ -39,10 +39,8 @@ fn is_sequential(array: &EncodedRef) -> bool {
 /// # Errors
 /// If the integers cannot be decoded.
 pub(crate) fn search(sorted: &EncodedRef, targets: &[u64]) -> Result<Vec<Result<usize, usize>>> {
-    let found = |at: usize, value: Option<&u64>, target: &u64| match value == Some(target) {
-        true => Ok(at),
-        false => Err(at),
-    };
+    let found =
+        |at: usize, value: Option<&u64>, target: &u64| if value == Some(target) { Ok(at) } else { Err(at) };
     let len = sorted.len();
     if targets.is_empty() {
         return Ok(Vec::new());

@@ -1,7 +1,5 @@
 //! Which rows are null.
 
-use std::sync::Arc;
-
 use arrow::array::{Array as _, AsArray as _, BooleanArray};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::DataType;
@@ -113,7 +111,7 @@ impl ValidityChild {
     }
 
     /// The child with its name, for [`EncodedArray::children`](super::EncodedArray::children).
-    pub fn named(&self) -> Option<(&'static str, EncodedRef)> {
-        self.0.as_ref().map(|child| ("validity", Arc::clone(child)))
+    pub fn named(&self) -> Option<(&'static str, &EncodedRef)> {
+        self.0.as_ref().map(|child| ("validity", child))
     }
 }

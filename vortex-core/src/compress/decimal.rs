@@ -37,9 +37,8 @@ pub(super) fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<
     let (Some(least), Some(most)) = (low.to_i128(), high.to_i128()) else {
         return wide(cx, decimals.values(), nulls, low == high);
     };
-    let narrow = |(row, value): (usize, &i256)| match nulls.is_none_or(|nulls| nulls.is_valid(row)) {
-        true => value.as_i128(),
-        false => least,
+    let narrow = |(row, value): (usize, &i256)| {
+        if nulls.is_none_or(|nulls| nulls.is_valid(row)) { value.as_i128() } else { least }
     };
     let values: ScalarBuffer<i128> = decimals.values().iter().enumerate().map(narrow).collect();
     within_128_bits(cx, dtype, &values, nulls, (least, most))

@@ -75,29 +75,36 @@ pub enum Level {
     Compact,
 }
 
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Level {
+    /// All levels, from the fastest to the smallest.
+    pub const ALL: [Self; 3] = [Level::Fast, Level::Default, Level::Compact];
+
+    /// The name, such as `fast`.
+    pub fn name(self) -> &'static str {
+        match self {
             Level::Fast => "fast",
             Level::Default => "default",
             Level::Compact => "compact",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
 impl FromStr for Level {
     type Err = Error;
 
-    /// Reads `fast`, `default` or `compact`.
+    /// Reads `fast`, `default` or `compact`, in any case.
     fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "fast" => Ok(Level::Fast),
-            "default" => Ok(Level::Default),
-            "compact" => Ok(Level::Compact),
-            _ => {
-                Err(Error::invalid(format!("`{text}` is not a level; write `fast`, `default` or `compact`")))
-            }
-        }
+        let named = Self::ALL.into_iter().find(|level| level.name().eq_ignore_ascii_case(text));
+        named.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            Error::invalid(format!("`{text}` is not a level; write one of {names}"))
+        })
     }
 }
 

@@ -88,8 +88,8 @@ impl Kind {
         }
     }
 
-    /// The cost of decoding, at 1.75 ns a byte: a number takes pco 2.8 ns, and a byte of numbers takes Zstandard
-    /// almost 1. So they are used only where they save most: of large tables, TPC-H's lineitem is somewhat smaller
+    /// The cost of decoding, at 1.75 ns a byte: pco needs 2.8 ns per number, and Zstandard almost 1 ns per byte of
+    /// numbers. So they are used only where they save most: of large tables, TPC-H's lineitem is somewhat smaller
     /// than as Parquet with Zstandard, and a hit log of 105 columns is 2 % larger. At a fifth less for Zstandard,
     /// the hit log is 5 % smaller, and takes 15 % longer to read. Text that Zstandard makes several times smaller,
     /// such as log lines, is decompressed as fast as other schemes decode it: the cost falls with `ratio`, that of

@@ -176,9 +176,12 @@ proptest! {
         let mut next = random(seed);
         let special = [f64::NAN, -0.0, f64::INFINITY, f64::MIN_POSITIVE, f64::from_bits(0x7ff8_dead_beef_0001), 1.0 / 3.0];
         let values: Vec<f64> = (0..len)
-            .map(|_| match next() % 50 < odd {
-                true => special[next() as usize % special.len()],
-                false => (next() % 1_000_000) as f64 / 10f64.powi(digits.cast_signed()),
+            .map(|_| {
+                if next() % 50 < odd {
+                    special[next() as usize % special.len()]
+                } else {
+                    (next() % 1_000_000) as f64 / 10f64.powi(digits.cast_signed())
+                }
             })
             .collect();
         let nulls = nulls(&mut next, len, null);

@@ -92,9 +92,10 @@ fn distinct<'a>(strings: &Strings<'a>, most: usize) -> Option<(Vec<&'a [u8]>, Ve
                         values.len() as u32 - 1
                     })
                 };
-                match row.len() < LONG_VALUE {
-                    true => find(),
-                    false => *places.entry((row.as_ptr(), row.len())).or_insert_with(find),
+                if row.len() < LONG_VALUE {
+                    find()
+                } else {
+                    *places.entry((row.as_ptr(), row.len())).or_insert_with(find)
                 }
             }
         };

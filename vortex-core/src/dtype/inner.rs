@@ -27,9 +27,10 @@ pub(crate) fn any_inner(data_type: &DataType, holds: impl Fn(&DataType) -> bool)
 pub(crate) fn with_inner(data_type: &DataType, to: &mut dyn FnMut(&DataType) -> DataType) -> DataType {
     let mut field = |field: &FieldRef| {
         let inner = to(field.data_type());
-        match inner == *field.data_type() {
-            true => Arc::clone(field),
-            false => Arc::new(field.as_ref().clone().with_data_type(inner)),
+        if inner == *field.data_type() {
+            Arc::clone(field)
+        } else {
+            Arc::new(field.as_ref().clone().with_data_type(inner))
         }
     };
     match data_type {

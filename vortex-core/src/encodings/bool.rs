@@ -68,7 +68,7 @@ impl EncodedArray for BoolArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
         self.validity.named().into_iter().collect()
     }
 

@@ -53,7 +53,7 @@ impl EncodedArray for ByteBoolArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
         self.validity.named().into_iter().collect()
     }
 

@@ -154,8 +154,8 @@ impl EncodedArray for ChunkedArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        self.chunks.iter().map(|chunk| ("chunk", Arc::clone(chunk))).collect()
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
+        self.chunks.iter().map(|chunk| ("chunk", chunk)).collect()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

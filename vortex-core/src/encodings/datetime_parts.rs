@@ -75,7 +75,7 @@ impl Encoding for DateTimeParts {
             let dtype = integer_type(ptype, WHAT)?.with_nullable(nullable);
             node.child(at, &dtype, node.len())
         };
-        // All are requested before an error of one of them is returned.
+        // No `?` before all are loaded: see `load_rows`.
         let days = part(0, metadata.days_ptype, node.dtype().is_nullable());
         let seconds = part(1, metadata.seconds_ptype, false);
         let subseconds = part(2, metadata.subseconds_ptype, false);
@@ -200,8 +200,8 @@ impl EncodedArray for DateTimePartsArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        ["days", "seconds", "subseconds"].into_iter().zip(self.parts.iter().map(Arc::clone)).collect()
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
+        ["days", "seconds", "subseconds"].into_iter().zip(&self.parts).collect()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

@@ -93,7 +93,7 @@ impl EncodedArray for DecimalArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
         self.validity.named().into_iter().collect()
     }
 

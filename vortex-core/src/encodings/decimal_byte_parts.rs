@@ -106,7 +106,7 @@ fn load(id: &'static str, node: &Node<'_>, first: i32, lower: &[i32]) -> Result<
         .iter()
         .enumerate()
         .map(|(at, ptype)| node.child(at + 1, &unsigned_type(*ptype, "lower decimal parts")?, node.len()));
-    // All parts are asked for what they need before an error of one of them is returned.
+    // No `?` before all are loaded: see `load_rows`.
     let lower: Vec<Result<EncodedRef>> = lower.collect();
     Ok(Arc::new(DecimalBytePartsArray {
         header: node.header(id),
@@ -186,9 +186,9 @@ impl EncodedArray for DecimalBytePartsArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        let first = std::iter::once(("first", Arc::clone(&self.first)));
-        first.chain(self.lower.iter().map(|part| ("lower", Arc::clone(part)))).collect()
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
+        let first = std::iter::once(("first", &self.first));
+        first.chain(self.lower.iter().map(|part| ("lower", part))).collect()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

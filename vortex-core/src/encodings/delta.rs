@@ -167,8 +167,8 @@ impl EncodedArray for DeltaArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        let mut children = vec![("bases", Arc::clone(&self.bases)), ("deltas", Arc::clone(&self.deltas))];
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
+        let mut children = vec![("bases", &self.bases), ("deltas", &self.deltas)];
         if let Nulls::Child(validity) = &self.validity {
             children.extend(validity.named());
         }

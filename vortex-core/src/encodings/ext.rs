@@ -57,8 +57,8 @@ impl EncodedArray for ExtArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        vec![("storage", Arc::clone(&self.storage))]
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
+        vec![("storage", &self.storage)]
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

@@ -51,7 +51,7 @@ impl Encoding for FixedSizeList {
         node.limits().count::<usize>(rows.len().saturating_mul(size))?;
         let wanted: Vec<usize> = rows.iter().flat_map(|row| row * size..(row + 1) * size).collect();
         let picked = node.of_rows(rows);
-        // Both are requested before an error of one of them is returned.
+        // No `?` before all are loaded: see `load_rows`.
         let validity = picked.validity_child(1);
         Ok(Arc::new(FixedSizeListArray {
             header: picked.header(ID),
@@ -88,9 +88,9 @@ impl EncodedArray for FixedSizeListArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
         let validity = self.validity.named();
-        std::iter::once(("elements", Arc::clone(&self.elements))).chain(validity).collect()
+        std::iter::once(("elements", &self.elements)).chain(validity).collect()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

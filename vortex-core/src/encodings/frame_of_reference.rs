@@ -245,10 +245,10 @@ impl EncodedArray for ForArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        let mut children = vec![("encoded", Arc::clone(&self.encoded))];
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
+        let mut children = vec![("encoded", &self.encoded)];
         if let References::PerBlock { child, .. } = &self.references {
-            children.push(("references", Arc::clone(child)));
+            children.push(("references", child));
         }
         children
     }

@@ -68,7 +68,7 @@ impl Encoding for List {
 
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         let (element, elements_len, offsets) = parts(node)?;
-        // Both are requested before an error of one of them is returned.
+        // No `?` before all are loaded: see `load_rows`.
         let validity = node.of_rows(rows).validity_child(2);
         let ranges = node.ranges(1, &offsets, node.len(), rows, elements_len)?;
         let count = ranges.iter().fold(0usize, |count, range| count.saturating_add(range.len()));
@@ -207,10 +207,10 @@ impl EncodedArray for ListArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
         let validity = self.validity.named();
         let children = [("elements", &self.elements), ("offsets", &self.offsets)];
-        children.map(|(name, child)| (name, Arc::clone(child))).into_iter().chain(validity).collect()
+        children.into_iter().chain(validity).collect()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

@@ -67,7 +67,7 @@ impl Encoding for ListView {
 
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         let Parts { element, elements_len, offset, size } = Parts::of(node)?;
-        // All are requested before an error of one of them is returned.
+        // No `?` before all are loaded: see `load_rows`.
         let validity = node.of_rows(rows).validity_child(3);
         let offsets = node.child_rows(1, &offset, node.len(), rows);
         let sizes = node.child_rows(2, &size, node.len(), rows);
@@ -321,10 +321,10 @@ impl EncodedArray for ListViewArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
         let validity = self.validity.named();
         let children = [("elements", &self.elements), ("offsets", &self.offsets), ("sizes", &self.sizes)];
-        children.map(|(name, child)| (name, Arc::clone(child))).into_iter().chain(validity).collect()
+        children.into_iter().chain(validity).collect()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

@@ -65,8 +65,8 @@ impl EncodedArray for MapArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        vec![("entries", Arc::clone(&self.entries))]
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
+        vec![("entries", &self.entries)]
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

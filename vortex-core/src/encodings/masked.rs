@@ -82,9 +82,9 @@ impl EncodedArray for MaskedArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
         let validity = self.validity.named();
-        std::iter::once(("values", Arc::clone(&self.values))).chain(validity).collect()
+        std::iter::once(("values", &self.values)).chain(validity).collect()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

@@ -77,6 +77,9 @@ pub trait Encoding: Send + Sync + 'static {
     /// need. If all children of an encoding have one row for each row of the array, it can load the node
     /// [of these rows](Node::of_rows). By default, everything is loaded.
     ///
+    /// Load every child and buffer before you return an error of one of them: `NotFetched` says that bytes are missing,
+    /// which by then have been requested, and each early return costs another round of reads.
+    ///
     /// # Errors
     /// As [`load`](Self::load).
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {

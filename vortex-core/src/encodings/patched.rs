@@ -174,12 +174,12 @@ impl EncodedArray for PatchedArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
         vec![
-            ("inner", Arc::clone(&self.inner)),
-            ("lane_offsets", Arc::clone(&self.lane_offsets)),
-            ("patch_indices", Arc::clone(&self.indices)),
-            ("patch_values", Arc::clone(&self.values)),
+            ("inner", &self.inner),
+            ("lane_offsets", &self.lane_offsets),
+            ("patch_indices", &self.indices),
+            ("patch_values", &self.values),
         ]
     }
 

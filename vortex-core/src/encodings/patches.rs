@@ -128,9 +128,9 @@ impl Patches {
     }
 
     /// The encoded parts, with names.
-    pub(crate) fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        let indices = self.indices.child.iter().map(|child| ("patch_indices", Arc::clone(child)));
-        indices.chain([("patch_values", Arc::clone(&self.values))]).collect()
+    pub(crate) fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
+        let indices = self.indices.child.iter().map(|child| ("patch_indices", child));
+        indices.chain([("patch_values", &self.values)]).collect()
     }
 
     /// The patches of a range of the owner's rows.

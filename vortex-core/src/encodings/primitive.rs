@@ -59,7 +59,7 @@ impl EncodedArray for PrimitiveArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
         self.validity.named().into_iter().collect()
     }
 

@@ -250,12 +250,8 @@ impl EncodedArray for RleArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        vec![
-            ("values", Arc::clone(&self.values)),
-            ("indices", Arc::clone(&self.indices)),
-            ("values_idx_offsets", Arc::clone(&self.starts.child)),
-        ]
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
+        vec![("values", &self.values), ("indices", &self.indices), ("values_idx_offsets", &self.starts.child)]
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

@@ -218,8 +218,8 @@ impl EncodedArray for RunEndArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        vec![("ends", Arc::clone(&self.runs.ends)), ("values", Arc::clone(&self.runs.values))]
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
+        vec![("ends", &self.runs.ends), ("values", &self.runs.values)]
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

@@ -51,7 +51,7 @@ impl Encoding for Sparse {
         let message = message.ok_or_else(|| Error::corrupt("sparse values without patches"))?;
         node.expect_buffers(1)?;
         node.expect_children(message.child_count())?;
-        // Both are requested before an error of one of them is returned.
+        // No `?` before all are loaded: see `load_rows`.
         let (fill, patches) = (node.buffer(0), Patches::load(node, &message, 0, node.dtype()));
         Ok(Arc::new(SparseArray {
             header: node.header(ID),
@@ -131,7 +131,7 @@ impl EncodedArray for SparseArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
         self.patches.children()
     }
 

@@ -43,7 +43,7 @@ impl Encoding for Struct {
         node.no_metadata()?;
         node.expect_buffers(0)?;
         let first = node.child_count().saturating_sub(types.len());
-        // All are requested before an error of one of them is returned.
+        // No `?` before all are loaded: see `load_rows`.
         let validity = node.leading_validity(types.len());
         let fields = types.dtypes().iter().enumerate();
         let fields: Vec<_> = fields.map(|(at, dtype)| node.child(first + at, dtype, node.len())).collect();
@@ -82,9 +82,9 @@ impl EncodedArray for Fields {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
         let validity = self.validity.named();
-        validity.into_iter().chain(self.fields.iter().map(|field| ("field", Arc::clone(field)))).collect()
+        validity.into_iter().chain(self.fields.iter().map(|field| ("field", field))).collect()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

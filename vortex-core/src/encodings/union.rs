@@ -71,9 +71,9 @@ impl EncodedArray for UnionArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        let variants = self.variants.iter().map(|child| ("variant", Arc::clone(child)));
-        std::iter::once(("type_ids", Arc::clone(&self.type_ids))).chain(variants).collect()
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
+        let variants = self.variants.iter().map(|child| ("variant", child));
+        std::iter::once(("type_ids", &self.type_ids)).chain(variants).collect()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

@@ -142,7 +142,7 @@ impl<V: StoredValues> EncodedArray for ValidRowsArray<V> {
         false
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
         self.rows.child.named().into_iter().collect()
     }
 

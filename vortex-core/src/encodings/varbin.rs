@@ -49,7 +49,7 @@ impl Encoding for VarBin {
         bytes::is_text(node.dtype())?;
         let offsets = integer_type(node.message::<Metadata>()?.offsets_ptype, "offsets")?;
         node.expect_buffers(1)?;
-        // Both are requested before an error of one of them is returned.
+        // No `?` before all are loaded: see `load_rows`.
         let ranges = node.ranges(0, &offsets, node.len(), rows, node.buffer_len(0)?);
         let validity = node.of_rows(rows).validity_child(1);
         let ranges = ranges?;
@@ -118,8 +118,8 @@ impl EncodedArray for VarBinArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        let offsets = std::iter::once(("offsets", Arc::clone(&self.offsets)));
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
+        let offsets = std::iter::once(("offsets", &self.offsets));
         offsets.chain(self.validity.named()).collect()
     }
 

@@ -70,7 +70,7 @@ impl Encoding for VarBinView {
         node.no_metadata()?;
         let data = node.buffer_count().checked_sub(1).ok_or_else(|| Error::corrupt("views are missing"))?;
         let picked = node.of_rows(rows);
-        // Both are requested before an error of one of them is returned.
+        // No `?` before all are loaded: see `load_rows`.
         let (views, validity) = (picked.values(data, VIEW_BYTES), picked.validity_child(0));
         let (views, validity) = (node.aligned(views?, VIEW_BYTES)?, validity?);
         let nulls = validity.decode()?.to_nulls(rows.len());
@@ -139,7 +139,7 @@ impl EncodedArray for VarBinViewArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
         self.validity.named().into_iter().collect()
     }
 
@@ -198,13 +198,12 @@ pub(crate) fn encode<T: ByteViewType>(
     let buffers: HashSet<_> =
         array.data_buffers().iter().map(|bytes| (bytes.as_ptr(), bytes.len())).collect();
     let held = buffers.iter().fold(0usize, |sum, (_, len)| sum.saturating_add(*len));
-    let compact = match array.total_buffer_bytes_used() <= held {
-        true => array.gc(),
-        false => {
-            let mut distinct = GenericByteViewBuilder::<T>::new().with_deduplicate_strings();
-            array.iter().for_each(|value| distinct.append_option(value));
-            distinct.finish()
-        }
+    let compact = if array.total_buffer_bytes_used() <= held {
+        array.gc()
+    } else {
+        let mut distinct = GenericByteViewBuilder::<T>::new().with_deduplicate_strings();
+        array.iter().for_each(|value| distinct.append_option(value));
+        distinct.finish()
     };
     let data = compact.data_buffers().iter();
     let node = data.fold(WriteNode::new(ID), |node, bytes| node.buffer(bytes.clone(), 1));

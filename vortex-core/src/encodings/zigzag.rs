@@ -106,8 +106,8 @@ impl EncodedArray for ZigZagArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        vec![("encoded", Arc::clone(&self.encoded))]
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
+        vec![("encoded", &self.encoded)]
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

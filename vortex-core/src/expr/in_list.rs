@@ -101,9 +101,10 @@ impl InList {
     pub(crate) fn within(&self, min: Option<&Scalar>, max: Option<&Scalar>) -> (bool, bool) {
         let is_below = |value: &Scalar| min.is_some_and(|min| value.compare(min) == Some(Ordering::Less));
         let is_above = |value: &Scalar| max.is_some_and(|max| value.compare(max) == Some(Ordering::Greater));
-        let candidate = match self.is_sorted {
-            true => self.values.get(self.values.partition_point(is_below)).filter(|value| !is_above(value)),
-            false => self.values.iter().find(|value| !is_below(value) && !is_above(value)),
+        let candidate = if self.is_sorted {
+            self.values.get(self.values.partition_point(is_below)).filter(|value| !is_above(value))
+        } else {
+            self.values.iter().find(|value| !is_below(value) && !is_above(value))
         };
         let is_only = |value: &Scalar| {
             let equals = |bound: Option<&Scalar>| {

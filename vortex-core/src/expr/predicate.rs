@@ -168,10 +168,7 @@ impl Predicate {
     pub(crate) fn coerce(self, dtype: &DType) -> Result<Self> {
         let nullable = dtype.with_nullable(true);
         let fits = |constant: &Scalar| constant.dtype().with_nullable(true) == nullable;
-        let coerce = |constant: Scalar| match fits(&constant) {
-            true => Ok(constant),
-            false => constant.coerce(dtype),
-        };
+        let coerce = |constant: Scalar| if fits(&constant) { Ok(constant) } else { constant.coerce(dtype) };
         Ok(match self {
             Predicate::Compare(op, constant) => Predicate::Compare(op, coerce(constant)?),
             Predicate::Between(low, high) => Predicate::Between(coerce(low)?, coerce(high)?),

@@ -228,9 +228,8 @@ pub struct VortexFile {
 impl VortexFile {
     /// Opens a file with default options.
     ///
-    /// Reading local files and scanning need a tokio runtime, whose tasks also read descriptions of remote files; without
-    /// one, use
-    /// [`open_blocking`](Self::open_blocking) and
+    /// Reading local files and scanning need a tokio runtime, whose tasks also read descriptions of remote files;
+    /// without one, use [`open_blocking`](Self::open_blocking) and
     /// [`ScanBuilder::into_reader`](crate::scan::ScanBuilder::into_reader).
     ///
     /// # Errors

@@ -109,9 +109,10 @@ fn read_pieces(
     let mut filled = 0;
     for (range, place) in ranges.iter().zip(&places) {
         let bytes = &mut buffer.as_mut()[place.clone()];
-        match fill(bytes, range.start).map_err(|error| Error::read(name, range.clone(), error))? {
-            true => filled += 1,
-            false => break,
+        if fill(bytes, range.start).map_err(|error| Error::read(name, range.clone(), error))? {
+            filled += 1
+        } else {
+            break;
         }
     }
     let bytes = Buffer::from(buffer.into_bytes());

@@ -11,8 +11,8 @@
 //! its [`PendingBytes`]: it leaves the queue, and a read that no request waits for any longer is aborted.
 //!
 //! Bytes that are at hand, such as those of local files that the operating system has in memory, are not
-//! queued: whoever requests them takes them at once, up to a limit, or to the first read whose bytes are not; that one
-//! and all others are queued. Nobody does so for others, who may go on requesting.
+//! queued: whoever requests them takes them at once, until a limit is reached or bytes are not at hand; all others are
+//! queued. Each caller does this only for its own requests, so that none is held up by copying for others.
 //!
 //! Each tokio runtime has queues of its own. A read is a task of the runtime on which it was requested, and one with a
 //! single thread runs its tasks only while the application waits inside of it (`block_on`): between two batches, it may
@@ -456,7 +456,8 @@ impl Slot {
         &self.queue
     }
 
-    /// Reacts to throttling by the store, or to a slow line: halves the number of reads allowed in flight, and pauses the read.
+    /// Reacts to throttling by the store, or to a slow line: halves the number of reads allowed in flight, and pauses
+    /// the read.
     pub(super) fn slow_down(&mut self) {
         let mut state = self.queue.state.lock();
         // Reads that were in flight together are throttled together: this says nothing about fewer reads.

@@ -189,9 +189,12 @@ impl Waiting {
     ) {
         self.forget_withdrawn();
         let (now, is_turn) = (Instant::now(), self.choices % TURN == TURN - 1);
-        let rank = |request: &QueuedRequest| match is_turn && now.duration_since(request.since) >= LONG {
-            true => Rank::Long(request.since),
-            false => Rank::Urgent(request.urgency),
+        let rank = |request: &QueuedRequest| {
+            if is_turn && now.duration_since(request.since) >= LONG {
+                Rank::Long(request.since)
+            } else {
+                Rank::Urgent(request.urgency)
+            }
         };
         let first =
             |waiting: &[QueuedRequest]| waiting.iter().filter(|request| request.is_ripe).map(rank).min();

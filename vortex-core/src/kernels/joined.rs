@@ -126,11 +126,12 @@ impl Joined {
         let (views, buffers) = (views.into(), [Buffer::from_vec(self.bytes)]);
         // SAFETY: all `views` are within the only buffer, with correct prefixes and zeroed padding; there
         // are as many of them as null bits.
-        Ok(match is_text {
+        Ok(if is_text {
             // SAFETY: values start and end at character boundaries of valid text.
-            true => Arc::new(unsafe { StringViewArray::new_unchecked(views, buffers, nulls.cloned()) }),
+            Arc::new(unsafe { StringViewArray::new_unchecked(views, buffers, nulls.cloned()) })
+        } else {
             // SAFETY: bytes need not be text.
-            false => Arc::new(unsafe { BinaryViewArray::new_unchecked(views, buffers, nulls.cloned()) }),
+            Arc::new(unsafe { BinaryViewArray::new_unchecked(views, buffers, nulls.cloned()) })
         })
     }
 

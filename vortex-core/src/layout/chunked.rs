@@ -159,7 +159,7 @@ impl Layout for ChunkedLayout {
             let of_chunk: Vec<u64> = of_chunk.iter().map(|row| row - start).collect();
             arrays.push(chunk.read_rows(&of_chunk, have));
         }
-        // All chunks are asked for what they need before an error of one of them is returned.
+        // No `?` before all are read: see `read_rows`.
         Ok(chunked(&self.dtype, arrays.into_iter().collect::<Result<_>>()?, have.limits()))
     }
 }

@@ -135,7 +135,7 @@ impl Layout for ListLayout {
 
     fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {
         let _work = Work::begin();
-        // Both are asked for what they need before an error of one of them is returned.
+        // No `?` before all are read: see `read_rows`.
         let validity = self.validity.as_ref().map(|validity| validity.read_rows(rows, have)).transpose();
         let mut needed: Vec<u64> = rows.iter().flat_map(|row| [*row, row + 1]).collect();
         needed.dedup();

@@ -75,7 +75,7 @@ impl Layout for MaskedLayout {
     }
 
     fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {
-        // Both are asked for what they need before an error of one of them is returned.
+        // No `?` before all are read: see `read_rows`.
         let (validity, field) = (self.validity.read_rows(rows, have), self.field.read_rows(rows, have));
         Ok(masked(field?, &Some(validity?).into(), self.dtype.clone()))
     }

@@ -124,6 +124,9 @@ pub trait Layout: Debug + Send + Sync + 'static {
     /// Reads individual rows, in ascending order, as an array, from only the bytes that they need if the
     /// layout can locate these. By default, all segments between the first and the last row are read.
     ///
+    /// Read every part before you return an error of one of them, as in
+    /// [`load_rows`](crate::encodings::Encoding::load_rows).
+    ///
     /// # Errors
     /// If bytes are missing, in which case they have been requested, or are corrupt.
     fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {

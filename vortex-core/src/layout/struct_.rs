@@ -125,7 +125,7 @@ impl Layout for StructLayout {
     }
 
     fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {
-        // All fields are asked for what they need before an error of one of them is returned.
+        // No `?` before all are read: see `read_rows`.
         let fields: Vec<_> =
             (0..self.fields.len()).map(|at| self.stored_field(at)?.read_rows(rows, have)).collect();
         let validity = self.validity.as_ref().map(|validity| validity.read_rows(rows, have)).transpose()?;

@@ -67,9 +67,10 @@ impl Span {
 
     /// The share of a single value.
     fn one(&self, value: f64) -> Option<f64> {
-        match value < self.min || value > self.max {
-            true => Some(0.0),
-            false => self.whole.then(|| 1.0 / (self.max - self.min + 1.0)),
+        if value < self.min || value > self.max {
+            Some(0.0)
+        } else {
+            self.whole.then(|| 1.0 / (self.max - self.min + 1.0))
         }
     }
 }

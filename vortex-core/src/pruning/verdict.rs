@@ -61,9 +61,10 @@ impl Verdict {
     /// As [`possible`](Self::possible), of the rows in a range that are in a mask.
     pub(crate) fn prune(&self, live: Mask, rows: &Range<u64>) -> Mask {
         let may = |block| self.outcomes.may.value(block);
-        match live.is_none() || self.blocks.overlapping(rows).all(may) {
-            true => live,
-            false => live.and(&self.blocks.mask(rows, may)),
+        if live.is_none() || self.blocks.overlapping(rows).all(may) {
+            live
+        } else {
+            live.and(&self.blocks.mask(rows, may))
         }
     }
 

@@ -192,9 +192,10 @@ fn rescaled(unscaled: i256, from: i8, to: &DecimalType) -> Option<Value> {
     let ten = |power: u32| i256::from_i128(10).checked_pow(power);
     let shift = i32::from(to.scale()) - i32::from(from);
     let factor = ten(shift.unsigned_abs())?;
-    let unscaled = match shift >= 0 {
-        true => unscaled.checked_mul(factor)?,
-        false => unscaled.checked_div(factor).filter(|_| unscaled.checked_rem(factor) == Some(i256::ZERO))?,
+    let unscaled = if shift >= 0 {
+        unscaled.checked_mul(factor)?
+    } else {
+        unscaled.checked_div(factor).filter(|_| unscaled.checked_rem(factor) == Some(i256::ZERO))?
     };
     let bound = ten(to.precision().into())?;
     (unscaled < bound && unscaled.checked_neg()? < bound).then_some(Value::Decimal(unscaled))

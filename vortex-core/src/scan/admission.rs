@@ -34,9 +34,10 @@ const REMEMBERED: u64 = 32;
 pub(super) fn most_admitted(plan: &Plan) -> usize {
     let order = plan.best_first.as_ref().map(|order| &order.column);
     let far_ahead = plan.is_remote() || order.is_some();
-    match far_ahead && !plan.filter_columns.values().chain(order).any(Column::takes_rounds) {
-        true => MAX_ADMITTED_REMOTE,
-        false => MAX_ADMITTED_LOCAL,
+    if far_ahead && !plan.filter_columns.values().chain(order).any(Column::takes_rounds) {
+        MAX_ADMITTED_REMOTE
+    } else {
+        MAX_ADMITTED_LOCAL
     }
 }
 
@@ -207,12 +208,13 @@ impl Admission {
             number: self.admitted,
             checks,
             leases: Vec::new(),
-            is_singly: false,
+            is_row_by_row: false,
         };
         let ids = task.first_wanted(self.eagerness.filter_rarely_empties())?;
-        let urgency = match task.checks.is_empty() {
-            true => Urgency::projection(self.admitted),
-            false => Urgency::filter(self.admitted),
+        let urgency = if task.checks.is_empty() {
+            Urgency::projection(self.admitted)
+        } else {
+            Urgency::filter(self.admitted)
         };
         // The other half of the memory is left for what splits need once their filter is evaluated.
         let most = self.plan.memory.limit() / 2;
@@ -286,10 +288,7 @@ impl Eagerness {
         if self.stops_early {
             return false;
         }
-        match self.checked < 2 {
-            true => self.passes_expected,
-            false => self.passed * 4 >= self.checked * 3,
-        }
+        if self.checked < 2 { self.passes_expected } else { self.passed * 4 >= self.checked * 3 }
     }
 }
 

@@ -68,9 +68,10 @@ mod tests {
     fn parts(rows: Range<u64>, live: &Mask, most: usize, limit: u64) -> Result<Vec<(Range<u64>, usize)>> {
         in_halves(rows, live, most, |rows, live| {
             assert_eq!(rows.end - rows.start, live.len() as u64);
-            match rows.end - rows.start <= limit {
-                true => Ok((rows.clone(), live.true_count())),
-                false => Err(Error::limit(format!("{rows:?}")).at("column a")),
+            if rows.end - rows.start <= limit {
+                Ok((rows.clone(), live.true_count()))
+            } else {
+                Err(Error::limit(format!("{rows:?}")).at("column a"))
             }
         })
     }

@@ -250,7 +250,7 @@ impl ScanBuilder {
     }
 
     /// Sets whether rows are decoded where they are taken from the stream, a few batches at a time, instead of ahead by
-    /// tasks. What takes them finds them in the cache of its processor, but nothing else is decoded meanwhile: for
+    /// tasks. The consumer then finds them in the cache of its processor, but nothing is decoded in the background: for
     /// callers that take the rows of as many scans at once as there are processors. Off by default. Splits of which few
     /// rows are wanted, or which take about as long to decode in parts as at once, are decoded ahead in any case.
     #[must_use]

@@ -343,10 +343,11 @@ fn row_indices(scan: &ScanBuilder, rows: &RowRanges) -> Result<(Option<RowIndice
 fn best_first(scan: &ScanBuilder, conjuncts: &[Conjunct]) -> Result<Option<BestFirst>> {
     let Some((path, options)) = &scan.best_first else { return Ok(None) };
     let is_dynamic = conjuncts.iter().any(|conjunct| matches!(conjunct.expr, Expr::Dynamic(_)));
-    let found = match is_dynamic {
-        true => scan.best_rows.clone().unwrap_or_default(),
+    let found = if is_dynamic {
+        scan.best_rows.clone().unwrap_or_default()
+    } else {
         // No row is better left for later.
-        false => Arc::new(BestRows::new(0)),
+        Arc::new(BestRows::new(0))
     };
     Ok(BestFirst::new(Column::resolve(scan.file.footer(), path)?, *options, found))
 }

@@ -100,10 +100,8 @@ impl SplitQueue {
         {
             let parts = split.split_after(&last);
             let first = parts.as_ref().map_or(split, |(first, _)| first);
-            let ids = match self.plan.is_remote() && first.is_unrequested() {
-                true => Some(first.missing()?),
-                false => None,
-            };
+            let ids =
+                if self.plan.is_remote() && first.is_unrequested() { Some(first.missing()?) } else { None };
             let has_memory = match &ids {
                 Some(ids) => request.add(&first.needs(ids, !self.best_at_work), recent)?,
                 None => !self.best_at_work || has_memory_for(&self.plan, first)?,

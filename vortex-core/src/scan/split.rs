@@ -43,7 +43,7 @@ pub(super) struct SplitTask {
     /// Segments it uses, for later splits that may use them, too.
     pub(super) leases: Vec<Lease>,
     /// Whether its live rows are so few that they are fetched individually although there is no filter.
-    pub(super) is_singly: bool,
+    pub(super) is_row_by_row: bool,
 }
 
 /// A split whose filter was evaluated.
@@ -64,7 +64,7 @@ enum Projected {
     Unrequested,
     Requested,
     /// Live rows are so few that they are fetched individually.
-    Singly,
+    RowByRow,
 }
 
 /// A split whose live rows can be returned.
@@ -100,7 +100,7 @@ impl SplitTask {
             self.request_projection(have, want)
         })?;
         if !self.needs_filter() && self.plan.limit.is_some() && self.reads_singly(&all)? {
-            self.is_singly = true;
+            self.is_row_by_row = true;
             return Ok(Vec::new());
         }
         if may_wait {
@@ -149,10 +149,8 @@ impl SplitTask {
             }
         }
         // On remote storage, only the transfer counts, and what others have requested by now is under way.
-        let bytes = match self.plan.is_remote() {
-            true => missing_bytes(&self.plan, want)?,
-            false => byte_len(table, want)?,
-        };
+        let bytes =
+            if self.plan.is_remote() { missing_bytes(&self.plan, want)? } else { byte_len(table, want)? };
         let live = &self.split.live;
         Ok(gather::pays(&self.plan, gather::scattered(live.true_count(), live.run_count()), bytes))
     }
@@ -164,7 +162,7 @@ impl SplitTask {
 
     /// Converts a split without a filter to evaluate, which can be decoded right away.
     pub(super) fn into_filtered(self) -> FilteredSplit {
-        let projection = if self.is_singly { Projected::Singly } else { Projected::Requested };
+        let projection = if self.is_row_by_row { Projected::RowByRow } else { Projected::Requested };
         FilteredSplit { task: self, best: Best::default(), projection }
     }
 
@@ -197,9 +195,9 @@ impl SplitTask {
         if !self.split.live.is_none() && plan.best_first.is_none() {
             let want = self.missing_projection(&have)?;
             if self.reads_singly(&want)? {
-                projection = Projected::Singly;
+                projection = Projected::RowByRow;
             } else if want.is_empty() {
-                // Not even nothing can be taken of memory that is used beyond its limit.
+                // If the limit is exceeded already, even a reservation of no bytes is refused.
                 projection = Projected::Requested;
             } else if let Some(memory) = plan.memory.take(missing_bytes(&plan, &want)?) {
                 have.add(lease(&plan, &want, |_| Urgency::projection(self.number), memory)?);
@@ -266,11 +264,11 @@ impl FilteredSplit {
                 return Ok(DecodedSplit { rows: Rows::Decoded(Vec::new()), leases });
             }
             if task.reads_singly(&task.missing_projection(&have)?)? {
-                projection = Projected::Singly;
+                projection = Projected::RowByRow;
             }
         }
         let split = &task.split;
-        if projection == Projected::Singly {
+        if projection == Projected::RowByRow {
             let rows = split.live.indices().into_iter().map(|row| split.rows.start + row as u64);
             let rows: Arc<[u64]> = rows.collect();
             drop(have);

@@ -28,8 +28,8 @@ use crate::{Error, Result};
 /// only a few bytes, and looking for them at every request would take longer the more segments are in use.
 const MANY_SEGMENTS: usize = 1024;
 
-/// A file may refer to a segment as arrays of several types and lengths: so many of them are kept. If more of them take
-/// long to load, the file is refused, since every split would load them again.
+/// A file may refer to a segment as arrays of several types and lengths, of which at most this many are kept. A file
+/// that refers to it in more ways, and whose arrays take memory, is refused, since every split would load them again.
 const MOST_ARRAYS: usize = 8;
 
 /// Maximum number of layouts that may keep data with the same segment.
@@ -269,12 +269,10 @@ impl LeasedSegment {
             return Ok(Arc::clone(&known.value));
         }
         let array = Arc::clone(&loaded.value);
-        match arrays.len() < MOST_ARRAYS {
-            true => arrays.push(loaded),
-            false if loaded.byte_len == 0 => {}
-            false => {
-                return Err(Error::limit(format!("more than {MOST_ARRAYS} types and lengths"))).at(place);
-            }
+        if arrays.len() < MOST_ARRAYS {
+            arrays.push(loaded);
+        } else if loaded.byte_len > 0 {
+            return Err(Error::limit(format!("more than {MOST_ARRAYS} types and lengths"))).at(place);
         }
         Ok(array)
     }

@@ -25,7 +25,7 @@ pub(super) async fn check_bytes(
     let ranges = file.footer().segments().iter().map(Segment::range);
     let total = ranges.clone().map(|range| range.end - range.start).fold(0, u64::saturating_add);
     if total / MAX_OVERLAP > file.footer().file_size() {
-        found.problem("segments", format!("they overlap: {total} bytes in a smaller file, not verified"));
+        found.report("segments", format!("they overlap: {total} bytes in a smaller file, not verified"));
         return Ok(());
     }
     let reads = ranges
@@ -36,13 +36,13 @@ pub(super) async fn check_bytes(
         found.checked_segments += 1;
         // The table of segments has less than 2^32 rows.
         if let Err(error) = checksums.check(SegmentId(at as u32), &bytes) {
-            found.problem(format!("segment {at}"), error);
+            found.report(format!("segment {at}"), error);
         }
     }
     for (entry, expected) in file.footer().entries_with_checksums().into_iter().zip(&checksums.entries) {
         let bytes = read_exact(source, entry.range.clone()).await?;
         if let Err(error) = compare("entry", *expected, &bytes) {
-            found.problem(format!("metadata `{}`", entry.key), error);
+            found.report(format!("metadata `{}`", entry.key), error);
         }
     }
     Ok(())

@@ -80,7 +80,7 @@ fn collect(footer: &Footer, column: Column, columns: &mut Vec<Column>, found: &m
                 collect(footer, field, columns, found);
             }
             Ok(None) => {}
-            Err(error) => found.problem(format!("layout of column `{path}`"), error),
+            Err(error) => found.report(format!("layout of column `{path}`"), error),
         }
     }
 }
@@ -142,13 +142,13 @@ async fn zone_map(
     found: &mut Verification,
 ) -> Result<Option<ZoneMap>> {
     if let Some(unusable) = column.layout.unusable_zones() {
-        found.problem(format!("zone map of {place}"), unusable);
+        found.report(format!("zone map of {place}"), unusable);
     }
     let Some(zones) = column.layout.zones().filter(|_| column.is_visible) else { return Ok(None) };
     match file.zone_map(zones).await {
         Ok(map) => Ok(Some(map)),
         Err(error) => {
-            found.problem(format!("zone map of {place}"), unless_storage(error)?);
+            found.report(format!("zone map of {place}"), unless_storage(error)?);
             Ok(None)
         }
     }

@@ -62,7 +62,7 @@ impl fmt::Display for Problem {
 }
 
 impl Verification {
-    fn problem(&mut self, place: impl Into<String>, message: impl fmt::Display) {
+    fn report(&mut self, place: impl Into<String>, message: impl fmt::Display) {
         if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(Problem { place: place.into(), message: message.to_string() });
         } else {
@@ -75,7 +75,7 @@ impl Verification {
         self.checked_zones += of_column.checked_zones;
         self.other_problems += of_column.other_problems;
         for problem in of_column.problems {
-            self.problem(problem.place, problem.message);
+            self.report(problem.place, problem.message);
         }
     }
 }
@@ -86,7 +86,7 @@ impl Verification {
 /// # Errors
 /// If storage fails; problems of the file are part of the result.
 pub async fn verify(source: Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Verification> {
-    let mut found = examined(&source, options).await?;
+    let mut found = verify_all(&source, options).await?;
     for Problem { place, message } in &mut found.problems {
         // Errors name their file, which the caller knows, and their column, which the place names.
         for known in [source.name(), place] {
@@ -98,34 +98,34 @@ pub async fn verify(source: Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Ve
     Ok(found)
 }
 
-async fn examined(source: &Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Verification> {
+async fn verify_all(source: &Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Verification> {
     let mut found = Verification::default();
-    let Some(described) = described(source, options, &mut found).await? else { return Ok(found) };
+    let Some(described) = read_description(source, options, &mut found).await? else { return Ok(found) };
     let checksums = described.checksums().unwrap_or_else(|error| {
-        found.problem("checksums", error);
+        found.report("checksums", error);
         None
     });
     if let Some(Err(error)) = checksums.as_ref().map(|checksums| described.check(checksums)) {
-        found.problem("description", error);
+        found.report("description", error);
     }
     // What is stored is verified as a whole; scans need not repeat that.
     let file = found.file.insert(described.into_file(source)).clone();
     // Readers do not need it.
     if read_exact(source.as_ref(), 0..MAGIC.len() as u64).await?.as_ref() != MAGIC {
-        found.problem("magic", "the file does not begin with \"VTXF\"");
+        found.report("magic", "the file does not begin with \"VTXF\"");
     }
     found.row_count = file.row_count();
     found.column_count = file.footer().dtype().as_columns().map_or(1, |columns| columns.len());
     // Readers ignore one that they cannot use.
     if let Err(error) = file.footer().written_schema() {
-        found.problem("arrow schema", error);
+        found.report("arrow schema", error);
     }
     if let Some(checksums) = checksums {
         check_bytes(&file, &checksums, &mut found).await?;
     }
     // A narrow column is little more than round trips to remote storage.
     let at_once = if source.profile().remote { MAX_COLUMNS_AT_ONCE } else { 1 };
-    let columns = columns_of(&file, &mut found).into_iter().map(|column| checked(&file, column));
+    let columns = columns_of(&file, &mut found).into_iter().map(|column| verify_column(&file, column));
     let mut columns = futures::stream::iter(columns).buffered(at_once);
     while let Some(of_column) = columns.try_next().await? {
         found.add(of_column);
@@ -134,10 +134,10 @@ async fn examined(source: &Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Ver
 }
 
 /// What is found in a column.
-async fn checked(file: &VortexFile, column: Column) -> Result<Verification> {
+async fn verify_column(file: &VortexFile, column: Column) -> Result<Verification> {
     let mut found = Verification::default();
     if let Err(error) = check_column(file, &column, &mut found).await {
-        found.problem(format!("column `{}`", column.path), unless_storage(error)?);
+        found.report(format!("column `{}`", column.path), unless_storage(error)?);
     }
     Ok(found)
 }
@@ -148,7 +148,7 @@ fn unless_storage(error: Error) -> Result<Error> {
 }
 
 /// The description of the file, unless it cannot be parsed.
-async fn described(
+async fn read_description(
     source: &Arc<dyn ReadAt>,
     options: &OpenOptions,
     found: &mut Verification,
@@ -160,12 +160,12 @@ async fn described(
             let examination = examine(source.as_ref(), options).await?;
             for part in examination.parts {
                 if let Err(error) = part.found {
-                    found.problem(part.name, error);
+                    found.report(part.name, error);
                 }
             }
             // Most likely this repeats the error already found.
             if found.problems.is_empty() {
-                found.problem("file", error);
+                found.report("file", error);
             }
             Ok(None)
         }
@@ -199,7 +199,7 @@ mod tests {
         let mut found = Verification::default();
         for column in ["a", "b"] {
             let mut of_column = Verification::default();
-            (0..MAX_PROBLEMS + 1).for_each(|zone| of_column.problem(column, zone));
+            (0..MAX_PROBLEMS + 1).for_each(|zone| of_column.report(column, zone));
             assert_eq!((of_column.problems.len(), of_column.other_problems), (MAX_PROBLEMS, 1));
             found.add(of_column);
         }

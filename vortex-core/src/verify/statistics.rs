@@ -98,20 +98,20 @@ impl<'a> Findings<'a> {
         if (stated.is_sorted == Some(true) && unsorted)
             || (stated.is_strict_sorted == Some(true) && not_strictly)
         {
-            self.found.problem(&self.place, "values are not sorted as stated");
+            self.found.report(&self.place, "values are not sorted as stated");
         }
         let differ = self.extremes.as_ref().is_some_and(|(min, max)| {
             widen_zero(min, true).compare(&widen_zero(max, true)).is_some_and(Ordering::is_ne)
         });
         let some_null = summary.null_count > 0 && summary.null_count < summary.rows;
         if stated.is_constant == Some(true) && (differ || some_null) {
-            self.found.problem(&self.place, "values are not all equal as stated");
+            self.found.report(&self.place, "values are not all equal as stated");
         }
     }
 
     fn check_count(&mut self, what: &str, stated: Option<u64>, actual: u64) {
         if let Some(stated) = stated.filter(|stated| *stated != actual) {
-            self.found.problem(&self.place, format!("{actual} {what}, its statistics say {stated}"));
+            self.found.report(&self.place, format!("{actual} {what}, its statistics say {stated}"));
         }
     }
 
@@ -120,7 +120,7 @@ impl<'a> Findings<'a> {
         let Some((least, greatest)) = &self.extremes else {
             let has_no_value = self.summary.rows > 0 && self.summary.null_count == self.summary.rows;
             if let Some(bound) = min.or(max).filter(|_| has_no_value) {
-                self.found.problem(&self.place, format!("{bound} is stated as a bound of nulls only"));
+                self.found.report(&self.place, format!("{bound} is stated as a bound of nulls only"));
             }
             return;
         };
@@ -130,12 +130,12 @@ impl<'a> Findings<'a> {
         if let Some(min) = stated(min, true)
             && least.compare(&min).is_some_and(Ordering::is_lt)
         {
-            self.found.problem(&self.place, format!("{least} lies below the stated minimum {min}"));
+            self.found.report(&self.place, format!("{least} lies below the stated minimum {min}"));
         }
         if let Some(max) = stated(max, false)
             && greatest.compare(&max).is_some_and(Ordering::is_gt)
         {
-            self.found.problem(&self.place, format!("{greatest} lies above the stated maximum {max}"));
+            self.found.report(&self.place, format!("{greatest} lies above the stated maximum {max}"));
         }
     }
 
@@ -147,7 +147,7 @@ impl<'a> Findings<'a> {
             (None, Some(sum)) => format!("the sum is {sum}, which its type cannot hold, not {stated}"),
             _ => return,
         };
-        self.found.problem(&self.place, what);
+        self.found.report(&self.place, what);
     }
 
     /// Checks that bounds stated as exact are actual extremes.
@@ -157,7 +157,7 @@ impl<'a> Findings<'a> {
             let Some(stated) = stated else { continue };
             let same = widen_zero(stated, true).compare(&widen_zero(value, true));
             if !stated.value().is_nan() && same.is_some_and(Ordering::is_ne) {
-                self.found.problem(&self.place, format!("the {what} is {value}, not {stated}"));
+                self.found.report(&self.place, format!("the {what} is {value}, not {stated}"));
             }
         }
     }
@@ -166,7 +166,7 @@ impl<'a> Findings<'a> {
 /// Checks what is stated about rows that cannot be null.
 pub(super) fn check_no_nulls(place: &str, stated: &FieldStats, found: &mut Verification) {
     if let Some(nulls @ 1..) = stated.null_count {
-        found.problem(place, format!("0 nulls, its statistics say {nulls}"));
+        found.report(place, format!("0 nulls, its statistics say {nulls}"));
     }
 }
 

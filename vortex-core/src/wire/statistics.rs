@@ -60,9 +60,10 @@ fn read(
     };
     let bound = |bytes: Option<Vector<'_, u8>>, precision: fb::Precision| {
         let Some(value) = bytes.and_then(|bytes| scalar(bytes, dtype)) else { return Precision::Absent };
-        match precision == fb::Precision::Exact && (trusted || is_told_exactly(&value)) {
-            true => Precision::Exact(value),
-            false => Precision::Inexact(value),
+        if precision == fb::Precision::Exact && (trusted || is_told_exactly(&value)) {
+            Precision::Exact(value)
+        } else {
+            Precision::Inexact(value)
         }
     };
     let count = |count: Option<u64>| count.filter(|count| *count <= row_count);

@@ -249,9 +249,10 @@ fn lists<O: OffsetSizeTrait>(views: &GenericListViewArray<O>, item: &FieldRef) -
     offsets.push(end);
     for (start, len) in starts.iter().zip(lengths) {
         if *len > O::zero() && *start != end {
-            return match has_empty_values(item.data_type()) {
-                true => copied_lists(views, item),
-                false => Ok(cast(views, &GenericListArray::<O>::DATA_TYPE_CONSTRUCTOR(Arc::clone(item)))?),
+            return if has_empty_values(item.data_type()) {
+                copied_lists(views, item)
+            } else {
+                Ok(cast(views, &GenericListArray::<O>::DATA_TYPE_CONSTRUCTOR(Arc::clone(item)))?)
             };
         }
         end += *len;

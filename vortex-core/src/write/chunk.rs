@@ -175,9 +175,10 @@ pub(super) fn chunks(pieces: &[ArrayRef], rows: usize, sizes: RowSizes) -> Vec<R
     let mut chunks = Vec::with_capacity(rows.div_ceil(step));
     for start in (0..rows).step_by(step) {
         let chunk = start..rows.min(start + step);
-        match sizes.joined > MAX_UNEVEN_BYTES {
-            true => push_halves(pieces, chunk, &mut chunks),
-            false => chunks.push(chunk),
+        if sizes.joined > MAX_UNEVEN_BYTES {
+            push_halves(pieces, chunk, &mut chunks)
+        } else {
+            chunks.push(chunk)
         }
     }
     chunks

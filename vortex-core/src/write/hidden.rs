@@ -85,10 +85,12 @@ fn fit<T: DecimalType>(array: &ArrayRef, precision: u8, shown: Option<&NullBuffe
     if decimals.values().iter().fold(true, |fit, value| fit & fits(*value)) {
         return Ok(Arc::clone(array));
     }
-    let fitting = |(row, value): (usize, &T::Native)| match fits(*value) {
-        true => Ok(*value),
-        false if shown.is_some_and(|shown| shown.is_null(row)) => Ok(T::Native::default()),
-        false => {
+    let fitting = |(row, value): (usize, &T::Native)| {
+        if fits(*value) {
+            Ok(*value)
+        } else if shown.is_some_and(|shown| shown.is_null(row)) {
+            Ok(T::Native::default())
+        } else {
             let data_type = array.data_type();
             Err(Error::invalid(format!("unscaled value {value:?} has more digits than {data_type}")))
         }

@@ -279,18 +279,21 @@ fn widened(
 ) -> DataType {
     match data_type {
         DataType::Dictionary(keys, values) => {
-            let keys = match capacity(keys).is_some_and(&mut *is_too_narrow) {
-                true if keys.is_signed_integer() => DataType::Int32,
-                true => DataType::UInt32,
-                false => keys.as_ref().clone(),
+            let keys = if !capacity(keys).is_some_and(&mut *is_too_narrow) {
+                keys.as_ref().clone()
+            } else if keys.is_signed_integer() {
+                DataType::Int32
+            } else {
+                DataType::UInt32
             };
             DataType::Dictionary(Box::new(keys), Box::new(widened(values, below_lists, is_too_narrow)))
         }
         DataType::RunEndEncoded(ends, values) => {
             let is_full = are_narrow(ends.data_type(), below_lists) && is_too_narrow(i16::MAX as usize);
-            let ends = match is_full {
-                true => Arc::new(ends.as_ref().clone().with_data_type(DataType::Int32)),
-                false => Arc::clone(ends),
+            let ends = if is_full {
+                Arc::new(ends.as_ref().clone().with_data_type(DataType::Int32))
+            } else {
+                Arc::clone(ends)
             };
             let wide = widened(values.data_type(), below_lists, is_too_narrow);
             DataType::RunEndEncoded(ends, Arc::new(values.as_ref().clone().with_data_type(wide)))

@@ -97,9 +97,8 @@ impl PendingRows {
         if self.bytes <= limit && rows.iter().all(|rows| *rows == 0) {
             return Ok(Vec::new());
         }
-        let left = |leaf: &PendingLeaf, rows: usize| match rows == leaf.rows {
-            true => 0,
-            false => leaf.taken_bytes() - leaf.bytes_of(rows),
+        let left = |leaf: &PendingLeaf, rows: usize| {
+            if rows == leaf.rows { 0 } else { leaf.taken_bytes() - leaf.bytes_of(rows) }
         };
         let mut stay: usize = self.leaves.iter().zip(&rows).map(|(leaf, rows)| left(leaf, *rows)).sum();
         if stay > limit {
@@ -227,10 +226,8 @@ impl PendingLeaf {
                 self.array_bytes = 0;
             }
             let Some(first) = self.pieces.front_mut() else { break };
-            let piece = match first.array.len() > rows {
-                true => Some(first.cut(rows)),
-                false => self.pieces.pop_front(),
-            };
+            let piece =
+                if first.array.len() > rows { Some(first.cut(rows)) } else { self.pieces.pop_front() };
             let Some(piece) = piece else { break };
             self.remove(&piece);
             rows -= piece.array.len();

@@ -310,9 +310,10 @@ impl FileWriter {
         let statistics = self.output.statistics(columns, &summaries, &self.null_counts, min_reader);
         let mut metadata = self.options.metadata.clone();
         let schema = self.narrow_keys.widened(self.intake.schema());
-        let arrow_schema = match schema == *self.intake.schema() {
-            true => self.arrow_schema.take(),
-            false => arrow_schema(&schema, &self.dtype)?,
+        let arrow_schema = if schema == *self.intake.schema() {
+            self.arrow_schema.take()
+        } else {
+            arrow_schema(&schema, &self.dtype)?
         };
         metadata.extend(arrow_schema.map(|bytes| (ARROW_SCHEMA_KEY.into(), bytes)));
         let tail = self.output.container.finish(&self.dtype, &layout, &statistics, &metadata).await?;

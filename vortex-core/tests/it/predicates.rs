@@ -12,9 +12,10 @@ fn chokes(on: i64, panics: bool) -> Expr {
     Expr::rows(format!("chokes on {on}"), ["l_orderkey"], move |batch| {
         let found = batch.column(0).as_primitive::<Int64Type>().values().contains(&on);
         assert!(!(found && panics), "chokes on {on}");
-        match found {
-            true => Err(Error::External(format!("chokes on {on}").into())),
-            false => Ok(vec![true; batch.num_rows()].into()),
+        if found {
+            Err(Error::External(format!("chokes on {on}").into()))
+        } else {
+            Ok(vec![true; batch.num_rows()].into())
         }
     })
 }

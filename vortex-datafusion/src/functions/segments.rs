@@ -42,10 +42,7 @@ pub(super) async fn rows<'a>(
     wants_encodings: bool,
     room: &mut Room,
 ) -> Result<Vec<SegmentRow<'a>>> {
-    let mut encodings = match wants_encodings {
-        true => encodings(file, room).await?,
-        false => BTreeMap::new(),
-    };
+    let mut encodings = if wants_encodings { encodings(file, room).await? } else { BTreeMap::new() };
     let mut users: BTreeMap<SegmentId, Vec<String>> = BTreeMap::new();
     for placed in walk(file.footer(), room)? {
         for id in placed.layout.segments() {

@@ -131,10 +131,7 @@ impl Groups {
             return Ok(());
         }
         self.add_groups(sources)?;
-        match self.try_look_up() {
-            true => Ok(()),
-            false => internal_err!("{} groups", self.len()),
-        }
+        if self.try_look_up() { Ok(()) } else { internal_err!("{} groups", self.len()) }
     }
 
     /// Whether all combined codes have groups.

@@ -99,10 +99,11 @@ impl Aggregated {
         let mut columns: Vec<(WantedAggregate, Option<Column>)> = Vec::new();
         for (number, (function, input)) in self.aggregation.functions().iter().zip(inputs).enumerate() {
             let Input::Column { at, may_be_null } = input else { continue };
-            let measures = match may_be_null {
-                true => function.measures(),
+            let measures = if *may_be_null {
+                function.measures()
+            } else {
                 // Those that are not expected are looked for.
-                false => function.measures().or(Measures::COUNTS),
+                function.measures().or(Measures::COUNTS)
             };
             let column = function.column();
             match columns.get_mut(*at) {

@@ -140,7 +140,7 @@ impl OpenerState {
     async fn open(&self, file: PartitionedFile) -> Result<Batches> {
         let constants = FileConstants::new(&self.table, &file);
         let Outlook::Open(pruner) = self.outlook(&constants, &file)? else { return Ok(nothing()) };
-        let entry = self.opened(&file);
+        let entry = self.open_file(&file);
         let opened = entry.clone().await.map_err(DataFusionError::Shared)?;
         if opened.row_count() == 0 {
             return Ok(nothing());
@@ -168,7 +168,7 @@ impl OpenerState {
     /// What is known of the file before it is opened, which is counted.
     fn outlook(&self, constants: &FileConstants, file: &PartitionedFile) -> Result<Outlook> {
         let errors = &self.metrics.predicate_errors;
-        let outlook = self.pruning.outlook(&self.table, constants, file, errors)?;
+        let outlook = self.pruning.outlook(constants, file, errors)?;
         match outlook {
             Outlook::Excluded => self.metrics.files_pruned.add_pruned(1),
             Outlook::Open(_) => self.metrics.files_pruned.add_matched(1),
@@ -176,11 +176,11 @@ impl OpenerState {
         Ok(outlook)
     }
 
-    /// The open file. Tables over open files provide it.
-    fn opened(&self, file: &PartitionedFile) -> OpenFile {
+    /// Opens the file, unless it is open already, as files of tables over open files are.
+    fn open_file(&self, file: &PartitionedFile) -> OpenFile {
         match file.extension::<VortexFile>() {
             Some(open) => {
-                let open = self.checked(open).map(|()| open.clone()).map_err(Arc::new);
+                let open = self.check_verified(open).map(|()| open.clone()).map_err(Arc::new);
                 futures::future::ready(open).boxed().shared()
             }
             None => self.files.entry(&file.object_meta, || self.load(file)),
@@ -188,16 +188,17 @@ impl OpenerState {
     }
 
     /// Whether an open file is verified as the options ask: it is too late to do so.
-    fn checked(&self, open: &VortexFile) -> Result<()> {
+    fn check_verified(&self, open: &VortexFile) -> Result<()> {
         let footer = open.footer();
         let ignores = footer.has_checksums() && !footer.verifies_checksums();
-        match self.options().verify_checksums && ignores {
-            true => plan_err!(
+        if self.options().verify_checksums && ignores {
+            plan_err!(
                 "{} was opened without verifying its checksums, which `verify_checksums` asks for: open it with \
                  `OpenOptions::with_verify_checksums(true)`",
                 open.source().name()
-            ),
-            false => Ok(()),
+            )
+        } else {
+            Ok(())
         }
     }
 
@@ -351,16 +352,19 @@ impl<'a> Adapted<'a> {
     /// out.
     fn hint(&self, filter: &Arc<dyn PhysicalExpr>) -> Option<Expr> {
         let adapted = self.adapt(filter).ok()?;
-        if !is_dynamic(&adapted) {
+        let is_dynamic = is_dynamic(&adapted);
+        if !is_dynamic {
+            // Without a part that can be used, it is of no use.
             self.translator().weaken(&self.simplify(Arc::clone(&adapted)).ok()?).0?;
         }
         let dtype = self.file.footer().dtype().clone();
         let options = self.scan.options();
-        let applied_to = match options.predicate_pushdown && is_dynamic(&adapted) {
-            true if options.fallback_filter_eval => AppliedTo::AllRows,
-            true => AppliedTo::EncodedRows,
-            false if options.prune => AppliedTo::Statistics,
-            false => return None,
+        let applied_to = if options.predicate_pushdown && is_dynamic {
+            if options.fallback_filter_eval { AppliedTo::AllRows } else { AppliedTo::EncodedRows }
+        } else if options.prune {
+            AppliedTo::Statistics
+        } else {
+            return None;
         };
         let filter =
             TranslatedFilter::try_new(adapted, Arc::clone(&self.physical), dtype, applied_to).ok()?;

@@ -38,7 +38,7 @@ pub(super) enum Outlook {
 
 /// Decides which files are not opened.
 pub(crate) struct FilePruning {
-    schema: SchemaRef,
+    table: TableSchema,
     /// Whether statistics may exclude files, or only their constants.
     by_statistics: bool,
     /// Filters that are the same for all files.
@@ -54,8 +54,7 @@ impl FilePruning {
     pub(crate) fn new(filters: &Filters, table: &TableSchema, by_statistics: bool) -> Self {
         let is_own = |filter: &Arc<dyn PhysicalExpr>| is_dynamic(filter) || differs_by_file(filter, table);
         let (own, same) = filters.all().cloned().partition(is_own);
-        let (schema, prepared) = (Arc::clone(table.file_schema()), OnceLock::new());
-        Self { schema, by_statistics, same, prepared, own }
+        Self { table: table.clone(), by_statistics, same, prepared: OnceLock::new(), own }
     }
 
     /// What the filters tell of a file.
@@ -64,22 +63,21 @@ impl FilePruning {
     /// If an expression cannot be built with its new children.
     pub(super) fn outlook(
         &self,
-        table: &TableSchema,
         constants: &FileConstants,
         file: &PartitionedFile,
         errors: &Count,
     ) -> Result<Outlook> {
-        let prepare = || Prepared::new(&self.same, table, constants, errors).map_err(Arc::new);
+        let prepare = || Prepared::new(&self.same, &self.table, constants, errors).map_err(Arc::new);
         let prepared = self.prepared.get_or_init(prepare).as_ref();
         let prepared = prepared.map_err(|error| DataFusionError::Shared(Arc::clone(error)))?;
         if prepared.is_never {
             return Ok(Outlook::Excluded);
         }
-        let Some(own) = usable(&self.own, table, constants)? else { return Ok(Outlook::Excluded) };
+        let Some(own) = usable(&self.own, &self.table, constants)? else { return Ok(Outlook::Excluded) };
         if !self.by_statistics {
             return Ok(Outlook::Open(None));
         }
-        if prepared.exclude(file, &self.schema, errors) {
+        if prepared.exclude(file, self.table.file_schema(), errors) {
             return Ok(Outlook::Excluded);
         }
         if own.is_empty() {
@@ -88,7 +86,8 @@ impl FilePruning {
         // The pruner recurses for every operand of a chain. A test without this would overflow the stack, which ends
         // the process, so that there is none in `tests/it/upstream/`.
         let own = balanced(&conjunction(own));
-        let Some(mut pruner) = FilePruner::try_new(own, &self.schema, file, errors.clone()) else {
+        let Some(mut pruner) = FilePruner::try_new(own, self.table.file_schema(), file, errors.clone())
+        else {
             return Ok(Outlook::Open(None));
         };
         if pruner.should_prune()? {
@@ -282,7 +281,7 @@ mod tests {
             filters.offer(filter, &self.table, &VortexOptions::default());
             let constants = FileConstants::new(&self.table, &self.file);
             let pruning = FilePruning::new(&filters, &self.table, true);
-            let outlook = pruning.outlook(&self.table, &constants, &self.file, &Count::new()).unwrap();
+            let outlook = pruning.outlook(&constants, &self.file, &Count::new()).unwrap();
             matches!(outlook, Outlook::Excluded)
         }
     }
@@ -345,7 +344,7 @@ mod tests {
             filters.offer(either, &table, &VortexOptions::default());
             let constants = FileConstants::new(&table, &file);
             let pruning = FilePruning::new(&filters, &table, true);
-            matches!(pruning.outlook(&table, &constants, &file, &Count::new()).unwrap(), Outlook::Excluded)
+            matches!(pruning.outlook(&constants, &file, &Count::new()).unwrap(), Outlook::Excluded)
         };
         assert!(is_pruned("y", 9));
         assert!(!is_pruned("y", 8) && !is_pruned("x", 9));

@@ -52,15 +52,14 @@ pub(super) fn push(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execu
         return Ok(None);
     }
     let Some(keys) = coded_keys(&of_rows, config, source, outputs) else { return Ok(None) };
-    let input = match keys.iter().any(|key| key.text.is_some()) {
-        true => {
-            let scan = with_dictionaries(&keys, config, source, outputs);
-            match dealt(of_rows.input()) {
-                Some(_) => replace_children_if_necessary(Arc::clone(of_rows.input()), vec![scan])?,
-                None => scan,
-            }
+    let input = if keys.iter().any(|key| key.text.is_some()) {
+        let scan = with_dictionaries(&keys, config, source, outputs);
+        match dealt(of_rows.input()) {
+            Some(_) => replace_children_if_necessary(Arc::clone(of_rows.input()), vec![scan])?,
+            None => scan,
         }
-        false => Arc::clone(of_rows.input()),
+    } else {
+        Arc::clone(of_rows.input())
     };
     let exprs = of_rows.group_expr().expr().iter().zip(&keys).map(|((expr, name), key)| {
         let expr = match &key.text {
@@ -152,10 +151,11 @@ fn coded_keys(
         if !(values.is_string() || is_bytes(values)) || read_by_functions.contains(&at) {
             return None;
         }
-        let count = match column < source.table_schema().file_schema().fields().len() {
-            true => dictionary_values(config, source, column)?,
+        let count = if column < source.table_schema().file_schema().fields().len() {
+            dictionary_values(config, source, column)?
+        } else {
             // Of partition columns, each file has one value.
-            false => 1,
+            1
         };
         let count = usize::try_from(count).ok()?.checked_add(nulls)?;
         Some(CodedKey { text: Some(Text { at, data_type: data_type.clone() }), count })

@@ -25,7 +25,7 @@ use datafusion_physical_plan::limit::GlobalLimitExec;
 use super::vortex_scan;
 
 /// The plan with the limits of ordered scans of several files above the scans, too.
-pub(super) fn with_limits_above(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+pub(super) fn add_limits_above(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|node| {
         Ok(match limit_of_files_in_order(&node) {
             Some(limit) => Transformed::yes(Arc::new(GlobalLimitExec::new(node, 0, Some(limit)))),

@@ -53,7 +53,7 @@ use super::unordered::unordered;
 use super::with_children;
 
 /// The plan with limits that stay above what is computed from all rows.
-pub(super) fn with_limits_above(
+pub(super) fn hold_limits_above(
     plan: Arc<dyn ExecutionPlan>,
     config: &ConfigOptions,
 ) -> Result<Arc<dyn ExecutionPlan>> {
@@ -73,10 +73,11 @@ pub(super) fn with_limits_above(
             return Ok(Transformed::yes(Arc::new(GlobalLimitExec::new(all, 0, sort.fetch()))));
         }
         // It may still turn out that it could be.
-        match is_ordered || may_be_ordered(input) {
-            true => replace_children_if_necessary(Arc::clone(&node), vec![unordered(Arc::clone(input))])
-                .map(Transformed::yes),
-            false => Ok(Transformed::no(node)),
+        if is_ordered || may_be_ordered(input) {
+            replace_children_if_necessary(Arc::clone(&node), vec![unordered(Arc::clone(input))])
+                .map(Transformed::yes)
+        } else {
+            Ok(Transformed::no(node))
         }
     })
     .data()
@@ -96,9 +97,10 @@ fn needs_rows_below(node: &Arc<dyn ExecutionPlan>) -> bool {
 
 /// Whether windows are computed from groups, of which `TopKAggregation` would leave some out.
 fn has_windows_of_groups(node: &Arc<dyn ExecutionPlan>) -> bool {
-    match is_windows(node) {
-        true => node.exists(|below| Ok(below.is::<AggregateExec>())).unwrap_or(true),
-        false => node.children().into_iter().any(has_windows_of_groups),
+    if is_windows(node) {
+        node.exists(|below| Ok(below.is::<AggregateExec>())).unwrap_or(true)
+    } else {
+        node.children().into_iter().any(has_windows_of_groups)
     }
 }
 

@@ -72,7 +72,7 @@ static RULES: [OwnRule; 5] = [
             // Sorts stay above filters that round.
             |plan, _| rounded_filters::with_null_tests(plan),
             // Limits of sorts stay above windows, joins and offsets.
-            limited_windows::with_limits_above,
+            limited_windows::hold_limits_above,
         ],
         keeps_schema: true,
     },
@@ -80,7 +80,7 @@ static RULES: [OwnRule; 5] = [
         name: "vortex_before_window_limits",
         place: Place::Before("LimitPushPastWindows"),
         // Orders are told again.
-        passes: &[|plan, _| unordered::told(plan)],
+        passes: &[|plan, _| unordered::without_temporary(plan)],
         keeps_schema: true,
     },
     OwnRule {
@@ -88,7 +88,7 @@ static RULES: [OwnRule; 5] = [
         place: Place::Before("PushdownSort"),
         passes: &[
             // Orders do not cross limits of scans.
-            |plan, _| limited_scans::with_limits_above(plan),
+            |plan, _| limited_scans::add_limits_above(plan),
             // Limits do not cut off rows of windows.
             |plan, _| limited_windows::with_all_rows(plan),
         ],
@@ -98,10 +98,10 @@ static RULES: [OwnRule; 5] = [
         name: "vortex_last",
         place: Place::Last,
         passes: &[
-            |plan, _| unordered::told(plan),
+            |plan, _| unordered::without_temporary(plan),
             |plan, _| misdirected_filters::release(plan),
             // What the plan relies on, and which filters are wrong; scans also compute what they can.
-            tell_scans::tell,
+            tell_scans::complete,
         ],
         // A value that is known may not be NULL, unlike the one that is computed.
         keeps_schema: false,

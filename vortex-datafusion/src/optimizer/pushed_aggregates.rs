@@ -89,9 +89,8 @@ fn over_table(function: &AggregateFunctionExpr, source: &VortexSource) -> Result
     if !function.order_bys().is_empty() || function.is_reversed() {
         return Ok(None);
     }
-    let arguments = function.expressions().into_iter().map(|argument| match argument.is::<Literal>() {
-        true => Ok(argument),
-        false => projection.unproject_expr(&argument),
+    let arguments = function.expressions().into_iter().map(|argument| {
+        if argument.is::<Literal>() { Ok(argument) } else { projection.unproject_expr(&argument) }
     });
     let arguments = arguments.collect::<Result<Vec<_>>>()?;
     let Some(function) = function.with_new_expressions(arguments, Vec::new()) else { return Ok(None) };

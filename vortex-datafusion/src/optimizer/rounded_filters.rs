@@ -36,9 +36,10 @@ pub(super) fn with_null_tests(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Ex
         let Some(filter) = node.downcast_ref::<FilterExec>() else { return Ok(Transformed::no(node)) };
         let (predicate, input) = (filter.predicate(), filter.input().schema());
         let conjuncts = split_conjunction(predicate);
-        let rounded = match check_support(predicate, &input) {
-            true => conjuncts.iter().find_map(|conjunct| rounded_column(conjunct, &input)),
-            false => None,
+        let rounded = if check_support(predicate, &input) {
+            conjuncts.iter().find_map(|conjunct| rounded_column(conjunct, &input))
+        } else {
+            None
         };
         let Some(column) = rounded else { return Ok(Transformed::no(node)) };
         let is_known = is_not_null(Arc::new(column))?;
@@ -68,9 +69,10 @@ fn rounded_column(conjunct: &Arc<dyn PhysicalExpr>, input: &SchemaRef) -> Option
             !from.is_ok_and(|from| cast_is_strictly_monotonic(&from, cast.cast_type()))
         })
     };
-    match has(&rounds) && !has(&is_and) {
-        true => collect_columns(conjunct).into_iter().min_by_key(Column::index),
-        false => None,
+    if has(&rounds) && !has(&is_and) {
+        collect_columns(conjunct).into_iter().min_by_key(Column::index)
+    } else {
+        None
     }
 }
 

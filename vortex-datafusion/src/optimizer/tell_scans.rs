@@ -1,4 +1,4 @@
-//! Tells scans what the plan above them relies on.
+//! The last pass: tells scans what the plan above them relies on, and replaces operators whose work scans do.
 //!
 //! ```text
 //! SortPreservingMergeExec: [a ASC], fetch=10               SortExec: TopK(fetch=10), expr=[b DESC]
@@ -67,10 +67,13 @@ use crate::convert::is_dynamic;
 use crate::selection::RowSelection;
 use crate::source::{BestWanted, VortexSource};
 
-/// Keeps ordered files in their partitions, passes on how many of the best rows are wanted and which dynamic
-/// filters are wrong, and answers sums, minima and maxima.
-pub(super) fn tell(plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-    tell_below(plan, config, &Above::default())
+/// Keeps ordered files in their partitions, passes on how many of the best rows are wanted and which dynamic filters
+/// are wrong, answers sums, minima and maxima, and lets scans aggregate and find groups.
+pub(super) fn complete(
+    plan: Arc<dyn ExecutionPlan>,
+    config: &ConfigOptions,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    complete_below(plan, config, &Above::default())
 }
 
 /// What the operators above a node mean for the scans below it.
@@ -136,9 +139,10 @@ impl Above {
         }
         for filter in node.dynamic_expressions_produced() {
             let Some(id) = filter.expression_id() else { continue };
-            match node.is::<AggregateExec>() || is_torn(&filter.children()) {
-                true => below.distrusted.push(id),
-                false => below.filters.push(Produced { id, names: names_of(&filter) }),
+            if node.is::<AggregateExec>() || is_torn(&filter.children()) {
+                below.distrusted.push(id)
+            } else {
+                below.filters.push(Produced { id, names: names_of(&filter) })
             }
         }
         below.partitions = self.partitions.below(node);
@@ -161,7 +165,7 @@ fn is_torn(keys: &[&Arc<dyn PhysicalExpr>]) -> bool {
 }
 
 /// Tells the scans below `node`, or itself.
-fn tell_below(
+fn complete_below(
     node: Arc<dyn ExecutionPlan>,
     config: &ConfigOptions,
     above: &Above,
@@ -172,7 +176,7 @@ fn tell_below(
     if let Some(filter) = node.downcast_ref::<FilterExec>()
         && let Some(without) = without_dynamic(filter)?
     {
-        return tell_below(without, config, above);
+        return complete_below(without, config, above);
     }
     if let Some(answer) = exact_statistics::answer(&node, config)? {
         return Ok(answer);
@@ -181,7 +185,7 @@ fn tell_below(
         return Ok(pushed);
     }
     let below = above.below(node.as_ref());
-    let node = with_children(&node, |_, child| tell_below(child, config, &below))?;
+    let node = with_children(&node, |_, child| complete_below(child, config, &below))?;
     let node = merged_sorts::complete(node)?;
     Ok(coded_groups::push(&node)?.unwrap_or(node))
 }
@@ -207,7 +211,7 @@ fn tell_scan(
 ) -> Option<Arc<dyn ExecutionPlan>> {
     let is_ordered = !config.output_ordering.is_empty() && config.file_groups.len() > 1;
     let best = if config.limit.is_some() { BestWanted::InOrder } else { above.best };
-    let told = source.told(&above.distrusted, best);
+    let told = source.with_hints(&above.distrusted, best);
     let finds_best = told.as_ref().unwrap_or(source).best_first.is_some();
     let whole =
         (finds_best && above.partitions == Partitions::BestMerged).then(|| undivided(config)).flatten();

@@ -61,8 +61,8 @@ pub(crate) fn never_ordered(input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionP
     Arc::new(UnorderedExec::new(input, true))
 }
 
-/// The plan in which orders are told again.
-pub(super) fn told(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+/// The plan without the operators that hide an order for a while.
+pub(super) fn without_temporary(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|node| {
         Ok(match node.downcast_ref::<UnorderedExec>() {
             Some(unordered) if !unordered.stays => Transformed::yes(Arc::clone(&unordered.input)),

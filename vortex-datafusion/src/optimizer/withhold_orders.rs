@@ -111,9 +111,8 @@ fn without_unused_orders(node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Executi
         return Ok(changed.map_or(node, |config| DataSourceExec::from_data_source(config) as _));
     }
     let (keeps_order, required) = (node.maintains_input_order(), node.required_input_ordering());
-    with_children(&node, |at, child| match keeps_order[at] && required[at].is_none() {
-        true => without_unused_orders(child),
-        false => Ok(child),
+    with_children(&node, |at, child| {
+        if keeps_order[at] && required[at].is_none() { without_unused_orders(child) } else { Ok(child) }
     })
 }
 

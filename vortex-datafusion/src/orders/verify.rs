@@ -38,10 +38,7 @@ fn first_that_breaks(order: &RowOrder, batch: &RecordBatch) -> usize {
     let (mut holds, mut breaks) = (0, batch.num_rows());
     while breaks - holds > 1 {
         let middle = holds.midpoint(breaks);
-        match order.clone().shorten_to(&batch.slice(0, middle)) {
-            true => breaks = middle,
-            false => holds = middle,
-        }
+        if order.clone().shorten_to(&batch.slice(0, middle)) { breaks = middle } else { holds = middle }
     }
     holds
 }

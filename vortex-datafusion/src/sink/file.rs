@@ -282,9 +282,10 @@ impl Destination {
 
     /// Adds the name of a file to an error, unless it already contains it.
     fn at(&self, path: &Path, error: DataFusionError) -> DataFusionError {
-        match error.to_string().contains(path.as_ref()) {
-            true => error,
-            false => error.context(format!("writing {}", object_name(self.store.as_ref(), path))),
+        if error.to_string().contains(path.as_ref()) {
+            error
+        } else {
+            error.context(format!("writing {}", object_name(self.store.as_ref(), path)))
         }
     }
 

@@ -99,9 +99,10 @@ impl VortexSink {
         checks::check(&config)?;
         let file_schema = get_writer_schema(&config);
         // All rows of a file have the same values in these.
-        let partitions: Vec<&str> = match config.keep_partition_by_columns {
-            true => Vec::new(),
-            false => config.table_partition_cols.iter().map(|(name, _)| name.as_str()).collect(),
+        let partitions: Vec<&str> = if config.keep_partition_by_columns {
+            Vec::new()
+        } else {
+            config.table_partition_cols.iter().map(|(name, _)| name.as_str()).collect()
         };
         let order =
             order.map(|order| orders::sorted_columns(order, &file_schema, &partitions)).unwrap_or_default();

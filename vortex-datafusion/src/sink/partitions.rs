@@ -64,11 +64,13 @@ impl PartitionColumns {
 
 /// The schema in which these columns may have nulls.
 pub(super) fn with_nullable(schema: &SchemaRef, columns: &[(String, DataType)]) -> SchemaRef {
-    let fields =
-        schema.fields().iter().map(|field| match columns.iter().any(|(name, _)| name == field.name()) {
-            true => Arc::new(field.as_ref().clone().with_nullable(true)),
-            false => Arc::clone(field),
-        });
+    let fields = schema.fields().iter().map(|field| {
+        if columns.iter().any(|(name, _)| name == field.name()) {
+            Arc::new(field.as_ref().clone().with_nullable(true))
+        } else {
+            Arc::clone(field)
+        }
+    });
     Arc::new(Schema::new_with_metadata(fields.collect::<Fields>(), schema.metadata().clone()))
 }
 

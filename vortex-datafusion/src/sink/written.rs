@@ -68,10 +68,11 @@ impl Drop for Written {
         if files.is_empty() {
             return;
         }
-        match has_unique_paths {
-            true => drop(runtime.spawn(remove(Arc::clone(&self.destination), files))),
+        if *has_unique_paths {
+            drop(runtime.spawn(remove(Arc::clone(&self.destination), files)))
+        } else {
             // They may have replaced others.
-            false => self.destination.forget(&files),
+            self.destination.forget(&files)
         }
     }
 }

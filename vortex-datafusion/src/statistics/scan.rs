@@ -82,10 +82,10 @@ fn without_null_folders(scan: FileScanConfig) -> FileScanConfig {
 }
 
 /// A scan that states null counts, sums, minima, maxima and distinct counts as estimates, although they may be exact:
-/// see `optimizer/exact_statistics.rs`. If only some rows of a file are read, all is an estimate. So is it that there
-/// are no rows: of these, DataFusion 55 computes that the sum of a constant is 0, not null. Of a single partition, all
-/// is an estimate, too: DataFusion 55 states it for filters and limits as well. See `tests/it/upstream/statistics.rs`:
-/// `the_sum_of_a_constant_over_no_rows_is_zero`,
+/// see `optimizer/exact_statistics.rs`. If only some rows of a file are read, all is an estimate. A row
+/// count of zero is stated as an estimate, too: DataFusion 55 computes 0, not null, for the sum of a constant over no
+/// rows. So is everything about a single partition: DataFusion 55 states it for filters and limits as well. See
+/// `tests/it/upstream/statistics.rs`: `the_sum_of_a_constant_over_no_rows_is_zero`,
 /// `statistics_of_a_partition_are_those_of_its_files_whatever_a_limit_leaves`, and
 /// `distinct_values_below_joins_are_taken_for_those_above`.
 fn with_estimates(scan: FileScanConfig) -> FileScanConfig {
@@ -274,9 +274,10 @@ mod tests {
             let known = ColumnStatistics { min_value, max_value, ..ColumnStatistics::new_unknown() };
             let column = estimates(min.data_type(), known);
             let stated = (column.min_value, column.max_value);
-            let expected = match is_stated {
-                true => (Precision::Inexact(min), Precision::Inexact(max)),
-                false => (Precision::Absent, Precision::Absent),
+            let expected = if is_stated {
+                (Precision::Inexact(min), Precision::Inexact(max))
+            } else {
+                (Precision::Absent, Precision::Absent)
             };
             assert_eq!(stated, expected);
         }

@@ -200,11 +200,10 @@ async fn schema_of_files(
             continue;
         }
         let schema = options.infer_schema(session, url).await.map_err(|error| {
-            match table.schema.fields().is_empty() {
-                true => error,
-                false => {
-                    error.context("only columns of folders are declared, and those of the files unknown")
-                }
+            if table.schema.fields().is_empty() {
+                error
+            } else {
+                error.context("only columns of folders are declared, and those of the files unknown")
             }
         })?;
         schemas.push((url.to_string(), schema));

@@ -38,9 +38,10 @@ impl ListedTable {
         found: Option<Found>,
         searches_all: bool,
     ) -> Arc<dyn TableProvider> {
-        match found.is_some() || searches_all {
-            true => Arc::new(Self { listed, found, searches_all }),
-            false => Arc::new(listed),
+        if found.is_some() || searches_all {
+            Arc::new(Self { listed, found, searches_all })
+        } else {
+            Arc::new(listed)
         }
     }
 }

@@ -70,10 +70,11 @@ pub fn listing_url(place: &str) -> Result<ListingTableUrl> {
 /// The URL of a file or a folder, if there is one at a path, or of a folder at a local URL. DataFusion would take some
 /// names for globs, and others for URLs.
 fn existing(place: &str) -> Option<Url> {
-    let path = match place.contains("://") {
+    let path = if place.contains("://") {
         // Without a slash at its end, DataFusion takes the URL of a folder for that of a file.
-        true => local_path(&Url::parse(place).ok()?).filter(|path| path.is_dir())?,
-        false => PathBuf::from(place),
+        local_path(&Url::parse(place).ok()?).filter(|path| path.is_dir())?
+    } else {
+        PathBuf::from(place)
     };
     if !path.exists() {
         return None;

@@ -115,9 +115,10 @@ impl VortexWriteOptions {
     /// # Errors
     /// If an expression of the order does not fit the rows.
     pub(super) fn sorted(&self, rows: LogicalPlan) -> Result<LogicalPlan> {
-        match self.sort_by.is_empty() {
-            true => Ok(rows),
-            false => LogicalPlanBuilder::from(rows).sort(self.sort_by.clone())?.build(),
+        if self.sort_by.is_empty() {
+            Ok(rows)
+        } else {
+            LogicalPlanBuilder::from(rows).sort(self.sort_by.clone())?.build()
         }
     }
 

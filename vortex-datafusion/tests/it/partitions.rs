@@ -177,12 +177,11 @@ async fn values_that_no_folder_can_be_named_after_are_refused() {
     ] {
         let copy =
             format!("COPY (SELECT 1 AS a, {day} AS d) TO '{place}/t/' STORED AS VORTEX PARTITIONED BY (d)");
-        match is_named {
-            true => drop(run(&context, &copy).await),
-            false => {
-                let message = error(&context, &copy).await;
-                assert!(message.contains("cast it to DATE or to text"), "{day}: {message}");
-            }
+        if is_named {
+            drop(run(&context, &copy).await)
+        } else {
+            let message = error(&context, &copy).await;
+            assert!(message.contains("cast it to DATE or to text"), "{day}: {message}");
         }
     }
     let folders: Vec<_> = std::fs::read_dir(folder.path().join("t")).unwrap().collect();

@@ -50,10 +50,8 @@ async fn rows_are_inserted_into_a_folder_that_is_yet_to_be_made() {
     let context = over(&store, None);
     for place in [folder.path().display().to_string(), "counting://store".to_owned()] {
         for (columns, rows) in [("(a BIGINT)", "(1), (2)"), ("(a BIGINT, day INT)", "(1, 3), (2, 4)")] {
-            let (name, partitions) = match columns.contains("day") {
-                true => ("by-day", "PARTITIONED BY (day)"),
-                false => ("new", ""),
-            };
+            let (name, partitions) =
+                if columns.contains("day") { ("by-day", "PARTITIONED BY (day)") } else { ("new", "") };
             let (table, location) = (format!("t {columns} {partitions}"), format!("{place}/{name}"));
             create(&context, &table, &location).await;
             assert_eq!(number(&context, "SELECT count(*) FROM t").await, 0, "{table}");

@@ -55,9 +55,10 @@ impl TableProvider for Planned {
             .with_statistics(self.statistics.clone())
             .with_projection_indices(projection.cloned())?
             .build();
-        match self.by_format {
-            true => VortexFormat::new().create_physical_plan(session, config).await,
-            false => Ok(DataSourceExec::from_data_source(config)),
+        if self.by_format {
+            VortexFormat::new().create_physical_plan(session, config).await
+        } else {
+            Ok(DataSourceExec::from_data_source(config))
         }
     }
 }

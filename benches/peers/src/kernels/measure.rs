@@ -45,11 +45,11 @@ pub(super) fn run(case: &Case, iterations: usize, alone: bool) -> Result<Outcome
     for round in 0..=iterations {
         for side in 0..2 {
             let is_ours = (side + round) % 2 == 0;
-            let decoded = match is_ours {
-                true => ours.decode().map_err(|error| error.to_string()),
-                false if alone => continue,
-                false => reference.decode().map_err(|error| error.to_string()),
-            };
+            if alone && !is_ours {
+                continue;
+            }
+            let decoded = if is_ours { ours.decode() } else { reference.decode() };
+            let decoded = decoded.map_err(|error| error.to_string());
             let name = if is_ours { "ours" } else { "reference" };
             match decoded {
                 // The first round is a warm-up.

@@ -321,9 +321,10 @@ fn times_are_split_where_zstandard_is_smaller_but_costs_more_to_decode() {
     let mut times: Vec<i64> = Vec::new();
     for row in 0..400_000 {
         // Four in five come again, but the others are too many for a dictionary.
-        let time = match row < 100 || next().is_multiple_of(5) {
-            true => (next() % 2_000_000_000 * 1_000_000_000).cast_signed(),
-            false => times[row - 100],
+        let time = if row < 100 || next().is_multiple_of(5) {
+            (next() % 2_000_000_000 * 1_000_000_000).cast_signed()
+        } else {
+            times[row - 100]
         };
         times.push(time);
     }

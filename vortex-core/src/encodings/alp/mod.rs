@@ -160,8 +160,8 @@ impl<F: Float> EncodedArray for AlpArray<F> {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        let encoded = std::iter::once(("encoded", Arc::clone(&self.encoded)));
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
+        let encoded = std::iter::once(("encoded", &self.encoded));
         encoded.chain(self.patches.iter().flat_map(Patches::children)).collect()
     }
 

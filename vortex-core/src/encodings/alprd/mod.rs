@@ -81,7 +81,7 @@ impl Encoding for AlpRd {
         let message = metadata.patches.map(|patches| PatchesMessage { chunk_offsets_ptype: None, ..patches });
         node.expect_buffers(0)?;
         node.expect_children(2 + message.as_ref().map_or(0, PatchesMessage::child_count))?;
-        // All are requested before an error of one of them is returned.
+        // No `?` before all are loaded: see `load_rows`.
         let patches = message.map(|message| Patches::load(node, &message, 2, &left)).transpose();
         let codes = node.child(0, &left, node.len());
         let right = node.child(1, &DType::Primitive(ptype.to_unsigned(), false), node.len());
@@ -204,8 +204,8 @@ impl EncodedArray for AlpRdArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        let parts = [("codes", Arc::clone(&self.codes)), ("right", Arc::clone(&self.right))];
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
+        let parts = [("codes", &self.codes), ("right", &self.right)];
         parts.into_iter().chain(self.patches.iter().flat_map(Patches::children)).collect()
     }
 

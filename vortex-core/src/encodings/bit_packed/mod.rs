@@ -96,7 +96,7 @@ impl Encoding for BitPacked {
         node.expect_buffers(1)?;
         frame.check_bytes(width, node.buffer_len(0)?)?;
         let picked = node.of_rows(rows);
-        // All are requested before an error of one of them is returned.
+        // No `?` before all are loaded: see `load_rows`.
         let patches = frame.patches(&picked, metadata.patches.as_ref());
         let validity =
             picked.validity_child(metadata.patches.as_ref().map_or(0, PatchesMessage::child_count));
@@ -227,9 +227,10 @@ impl BitPackedArray {
                 let (block, at) = self.rows.place(row);
                 let (word, bit) = (&mut bits[block * BLOCK_BITS + at / 64], 1u64 << (at % 64));
                 let reference = reference(block);
-                match any_of.iter().any(|within| within.minus(reference).holds(*value)) {
-                    true => *word |= bit,
-                    false => *word &= !bit,
+                if any_of.iter().any(|within| within.minus(reference).holds(*value)) {
+                    *word |= bit
+                } else {
+                    *word &= !bit
                 }
             }
         }
@@ -317,11 +318,11 @@ impl EncodedArray for BitPackedArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
         let mut children = self.patches.as_ref().map_or_else(Vec::new, Patches::children);
         children.extend(self.validity.named());
         if let BlockPositions::Uneven { bounds, .. } = &self.blocks {
-            children.push(("block_offsets", Arc::clone(&bounds.child)));
+            children.push(("block_offsets", &bounds.child));
         }
         children
     }

@@ -109,9 +109,9 @@ impl<C: Codes> EncodedArray for CodedTextArray<C> {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
         let own = self.codes.children(&self.offsets, &self.lengths).into_iter();
-        own.map(|(name, child)| (name, Arc::clone(child))).chain(self.validity.named()).collect()
+        own.chain(self.validity.named()).collect()
     }
 
     fn buffer_bytes(&self) -> usize {

@@ -172,8 +172,8 @@ impl EncodedArray for DictArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        vec![("codes", Arc::clone(&self.codes)), ("values", Arc::clone(&self.values.array))]
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
+        vec![("codes", &self.codes), ("values", &self.values.array)]
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
@@ -184,9 +184,10 @@ impl EncodedArray for DictArray {
             });
             // If there are more values than keys can address, those in use may still fit: a cast handles that.
             if self.values.array.len() as u128 <= capacity {
-                return match self.values.are_few(self.codes.len(), value) {
-                    true => self.decode_few(to),
-                    false => self.decode_dictionary(key, value),
+                return if self.values.are_few(self.codes.len(), value) {
+                    self.decode_few(to)
+                } else {
+                    self.decode_dictionary(key, value)
                 };
             }
         }

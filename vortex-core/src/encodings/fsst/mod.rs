@@ -93,7 +93,7 @@ impl Encoding for Fsst {
         node.expect_buffers(3)?;
         let picked = node.of_rows(rows);
         let offsets = integer_type(metadata.offsets_ptype, OFFSETS)?;
-        // All are requested before an error of one of them is returned.
+        // No `?` before all are loaded: see `load_rows`.
         let ranges = node.ranges(1, &offsets, node.len(), rows, node.buffer_len(2)?);
         let validity = picked.validity_child(2);
         let symbols = (node.buffer(0), node.buffer(1));

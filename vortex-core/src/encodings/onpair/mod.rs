@@ -89,7 +89,7 @@ impl Encoding for OnPair {
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         let parts = Parts::of(node)?;
         let picked = node.of_rows(rows);
-        // All are requested before an error of one of them is returned.
+        // No `?` before all are loaded: see `load_rows`.
         let ranges = node.ranges(2, &parts.offsets, node.len(), rows, parts.code_count);
         let validity = picked.validity_child(4);
         let ranges = ranges?;

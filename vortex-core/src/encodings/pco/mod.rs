@@ -73,10 +73,7 @@ impl Encoding for Pco {
     /// took hours.
     fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let array = PcoArray::load(node, None)?;
-        match array.has_large_pages() {
-            true => Ok(Arc::new(array.to_decoded()?)),
-            false => Ok(Arc::new(array)),
-        }
+        if array.has_large_pages() { Ok(Arc::new(array.to_decoded()?)) } else { Ok(Arc::new(array)) }
     }
 
     /// Loads only the pages that contain values of the rows.
@@ -170,9 +167,10 @@ impl PcoArray {
             // Counts have 32 bits and there are at most 2^16 buffers, so this does not overflow.
             let values = start..start + page.value_count as usize;
             start = values.end;
-            match values.end <= node.len() {
-                true => Ok(values),
-                false => Err(Error::corrupt(format!("pages hold more values than {} rows", node.len()))),
+            if values.end <= node.len() {
+                Ok(values)
+            } else {
+                Err(Error::corrupt(format!("pages hold more values than {} rows", node.len())))
             }
         };
         let chunks = metadata.chunks.iter();

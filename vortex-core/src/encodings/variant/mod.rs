@@ -122,9 +122,9 @@ impl EncodedArray for VariantArray {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        let shredded = self.shredded.iter().map(|child| ("shredded", Arc::clone(child)));
-        std::iter::once(("core", Arc::clone(&self.core))).chain(shredded).collect()
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
+        let shredded = self.shredded.iter().map(|child| ("shredded", child));
+        std::iter::once(("core", &self.core)).chain(shredded).collect()
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {

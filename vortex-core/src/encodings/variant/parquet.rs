@@ -90,13 +90,13 @@ impl EncodedArray for VariantRows {
         &self.header
     }
 
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
+    fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
         let own = [
             ("metadata", Some(&self.metadata)),
             ("value", self.value.as_ref()),
             ("typed_value", self.typed.as_ref()),
         ];
-        let own = own.into_iter().filter_map(|(name, child)| Some((name, Arc::clone(child?))));
+        let own = own.into_iter().filter_map(|(name, child)| Some((name, child?)));
         self.validity.named().into_iter().chain(own).collect()
     }
 

@@ -102,10 +102,7 @@ impl Encoding for Zstd {
     /// Large frames are decompressed at once: if each of many slices did so, a file of a few kilobytes took hours.
     fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let array = ZstdArray::load(node, None)?;
-        match array.has_large_frames() {
-            true => Ok(Arc::new(array.to_decoded()?)),
-            false => Ok(Arc::new(array)),
-        }
+        if array.has_large_frames() { Ok(Arc::new(array.to_decoded()?)) } else { Ok(Arc::new(array)) }
     }
 
     /// Loads only the frames that contain values of the rows.

@@ -51,10 +51,7 @@ impl PartialFile {
     /// As `create`, and if there is such a file already.
     pub fn create_new(path: &Path) -> io::Result<Self> {
         let partial = Self::start(path, false)?;
-        match partial.target.try_exists()? {
-            true => Err(io::ErrorKind::AlreadyExists.into()),
-            false => Ok(partial),
-        }
+        if partial.target.try_exists()? { Err(io::ErrorKind::AlreadyExists.into()) } else { Ok(partial) }
     }
 
     fn start(path: &Path, replaces: bool) -> io::Result<Self> {
@@ -113,9 +110,10 @@ impl PartialFile {
                 // Systems that remove files once they are closed would still rename it.
                 return Err(io::ErrorKind::NotFound.into());
             }
-            match replaces {
-                true => std::fs::rename(&temporary, &target)?,
-                false => rename_new(&temporary, &target)?,
+            if replaces {
+                std::fs::rename(&temporary, &target)?
+            } else {
+                rename_new(&temporary, &target)?
             }
             match sync_folder(&target) {
                 // Writing to a folder does not take permission to read it, as syncing it does.

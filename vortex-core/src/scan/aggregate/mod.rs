@@ -104,9 +104,10 @@ impl Totals {
         let all_pass = decided && split.live.is_all();
         // The zones of a file with a single split are not read: its footer states as much.
         let is_file = split.rows == (0..plan.file.row_count());
-        let (known, mut live) = match is_file {
-            true => (Known::of_file(plan, self, all_pass), split.live.clone()),
-            false => Known::of_rows(plan, self, zone_maps, &split.rows, all_pass),
+        let (known, mut live) = if is_file {
+            (Known::of_file(plan, self, all_pass), split.live.clone())
+        } else {
+            Known::of_rows(plan, self, zone_maps, &split.rows, all_pass)
         };
         let is_complete = known.is_complete();
         split.known = known;

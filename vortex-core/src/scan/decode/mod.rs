@@ -65,9 +65,10 @@ fn decode_rows(plan: &Plan, rows: &Range<u64>, live: &Mask, have: &SegmentSet<'_
         columns.push(decode_column(plan, at, rows, array.as_ref(), !live.is_all())?);
     }
     if plan.numbers_rows {
-        let numbers: UInt64Array = match live.is_all() {
-            true => rows.clone().collect(),
-            false => live.indices().into_iter().map(|row| rows.start + row as u64).collect(),
+        let numbers: UInt64Array = if live.is_all() {
+            rows.clone().collect()
+        } else {
+            live.indices().into_iter().map(|row| rows.start + row as u64).collect()
         };
         columns.push(Arc::new(numbers));
     }

@@ -50,10 +50,8 @@ impl LeaseRequest {
         let bytes = missing_bytes(plan, &new)?;
         let used = plan.memory.used().saturating_sub(recent.charged());
         let needed = |id: &SegmentId| self.urgencies.contains_key(id) || ids.binary_search(id).is_ok();
-        let reserved = match used.saturating_add(bytes) <= most {
-            true => take_memory(plan, bytes, recent, needed),
-            false => None,
-        };
+        let reserved =
+            if used.saturating_add(bytes) <= most { take_memory(plan, bytes, recent, needed) } else { None };
         let reserved = match reserved {
             None if must => {
                 // What was taken anyway for splits before is returned first.

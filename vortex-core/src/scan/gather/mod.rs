@@ -339,10 +339,8 @@ async fn fetch_round(
     plan.metrics.peak_bytes.raise(plan.memory.peak());
     let start = Instant::now();
     // Both are under way at the same time.
-    let leases = match whole.is_empty() {
-        true => Vec::new(),
-        false => lease(plan, whole, |_| Urgency::projection(0), memory)?,
-    };
+    let leases =
+        if whole.is_empty() { Vec::new() } else { lease(plan, whole, |_| Urgency::projection(0), memory)? };
     let pieces = fetch_ranges(plan, ranges).await?;
     have.add_pieces(ranges.iter().zip(pieces).map(|(range, bytes)| Piece { start: range.start, bytes }));
     for lease in &leases {

@@ -152,9 +152,10 @@ impl<'a> Translator<'a> {
         // Whatever the type of the column, DataFusion compares with 0.0 instead of a plain -0.0.
         let constant = self.constant(&read, &normalize_float_zero_scalar(literal.value().clone()))?;
         let distinct = |negated: bool, read: FieldRead, constant: Scalar| {
-            let (null, op) = match negated {
-                true => (Predicate::IsNotNull, CompareOp::Eq),
-                false => (Predicate::IsNull, CompareOp::NotEq),
+            let (null, op) = if negated {
+                (Predicate::IsNotNull, CompareOp::Eq)
+            } else {
+                (Predicate::IsNull, CompareOp::NotEq)
             };
             if constant.is_null() {
                 let same = if negated { Predicate::IsNull } else { Predicate::IsNotNull };
@@ -205,9 +206,10 @@ impl<'a> Translator<'a> {
             .iter()
             .map(|item| self.constant(&read, item.downcast_ref::<Literal>()?.value()))
             .collect::<Option<Vec<_>>>()?;
-        let values: Vec<Scalar> = match self.joins_zeros && !list.negated() {
-            true => values.into_iter().flat_map(with_other_zero).collect(),
-            false => values,
+        let values: Vec<Scalar> = if self.joins_zeros && !list.negated() {
+            values.into_iter().flat_map(with_other_zero).collect()
+        } else {
+            values
         };
         let list = InList::new(values).with_negated(list.negated());
         Some(Expr::Field(read.path, Predicate::In(Arc::new(list))))

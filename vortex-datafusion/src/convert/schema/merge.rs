@@ -51,10 +51,7 @@ pub fn merge(files: &[(String, SchemaRef)]) -> Result<Schema> {
     }
     let fields = columns.into_iter().map(|(field, _, count)| {
         let field = if count > 1 { with_wide_keys(&field) } else { field };
-        match count < files.len() {
-            true => Arc::new(field.as_ref().clone().with_nullable(true)),
-            false => field,
-        }
+        if count < files.len() { Arc::new(field.as_ref().clone().with_nullable(true)) } else { field }
     });
     Ok(Schema::new_with_metadata(fields.collect::<Fields>(), first.metadata().clone()))
 }

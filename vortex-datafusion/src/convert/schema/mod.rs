@@ -26,9 +26,10 @@ pub(crate) use presented::{with_nullable_fields, with_strings};
 /// The schema without the fields of the names that it `leaves_out`.
 pub(crate) fn without(schema: &SchemaRef, leaves_out: impl Fn(&str) -> bool) -> SchemaRef {
     let kept: Fields = schema.fields().iter().filter(|field| !leaves_out(field.name())).cloned().collect();
-    match kept.len() == schema.fields().len() {
-        true => Arc::clone(schema),
-        false => Arc::new(Schema::new_with_metadata(kept, schema.metadata().clone())),
+    if kept.len() == schema.fields().len() {
+        Arc::clone(schema)
+    } else {
+        Arc::new(Schema::new_with_metadata(kept, schema.metadata().clone()))
     }
 }
 

@@ -46,10 +46,7 @@ fn rows(p: i64, values: &[i64]) -> RecordBatch {
 }
 
 fn windows(plan: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-    match plan.is::<BoundedWindowAggExec>() {
-        true => Arc::clone(plan),
-        false => windows(plan.children()[0]),
-    }
+    if plan.is::<BoundedWindowAggExec>() { Arc::clone(plan) } else { windows(plan.children()[0]) }
 }
 
 #[tokio::test]

@@ -134,7 +134,7 @@ impl Reader {
     /// The files at a place: a path or URL of a file or a folder, a glob, or `-` for standard input.
     pub(super) async fn find(&self, place: &str, format: Option<Format>) -> Outcome<Vec<Found>> {
         if place == "-" {
-            return Box::pin(stdin::copied(self, format)).await;
+            return Box::pin(stdin::copy(self, format)).await;
         }
         find(&self.stores, &self.context.state(), place, format).await
     }
@@ -142,26 +142,26 @@ impl Reader {
     /// The rows of files, one file after the other.
     pub(super) async fn rows(&self, files: &[Found], wanted: &Wanted<'_>) -> Outcome<Rows> {
         if files.iter().any(|file| file.partitioned.is_some()) {
-            return self.queried(files, wanted).await;
+            return self.query(files, wanted).await;
         }
         if wanted.sort_by.is_empty()
             && files.iter().all(|file| file.format == Format::Vortex)
-            && let Some(rows) = vortex::scanned(&self.stores, files, wanted).await?
+            && let Some(rows) = vortex::scan(&self.stores, files, wanted).await?
         {
             return Ok(rows);
         }
         let local: Option<Vec<_>> = files.iter().map(|file| Some((file, file.local_parquet()?))).collect();
         if wanted.sort_by.is_empty()
             && let Some(local) = local
-            && let Some(rows) = parquet::paged(&local, wanted)?
+            && let Some(rows) = parquet::read_pages(&local, wanted)?
         {
             return Ok(rows);
         }
-        self.queried(files, wanted).await
+        self.query(files, wanted).await
     }
 
     /// Rows read by DataFusion.
-    async fn queried(&self, files: &[Found], wanted: &Wanted<'_>) -> Outcome<Rows> {
+    async fn query(&self, files: &[Found], wanted: &Wanted<'_>) -> Outcome<Rows> {
         let Some(format) = files.first().map(|file| file.format) else {
             return Err(Failure::error("no file to convert"));
         };
@@ -182,9 +182,10 @@ impl Reader {
         let mut frame = self.context.read_table(Arc::clone(&table))?;
         let keys = wanted.sort_by.iter().map(|key| key.column.as_str());
         check_columns("--sort-by", keys.clone(), frame.schema(), |name| {
-            match name.contains(char::is_whitespace) {
-                true => "; the words after a column are: asc, desc, nulls first, nulls last",
-                false => "",
+            if name.contains(char::is_whitespace) {
+                "; the words after a column are: asc, desc, nulls first, nulls last"
+            } else {
+                ""
             }
         })?;
         let columns: Option<Vec<&str>> =

@@ -84,9 +84,10 @@ impl Output {
     /// The encoder of a file with this path.
     fn encoder<W: Write + Send>(form: &Form, path: &Path, out: W) -> Outcome<Encoder<W>> {
         // The extension of streams, which some readers go by.
-        match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("arrows")) {
-            true => Encoder::stream(form.format, &form.schema, out),
-            false => Encoder::file(form.format, &form.schema, out),
+        if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("arrows")) {
+            Encoder::stream(form.format, &form.schema, out)
+        } else {
+            Encoder::file(form.format, &form.schema, out)
         }
     }
 
@@ -266,9 +267,10 @@ impl Outputs {
         let Some((place, output)) = &mut self.open else { return Ok(()) };
         output.write(batch).await.map_err(|failure| Failure::at(&place, failure))?;
         let Target::Parts { bytes, .. } = &self.target else { return Ok(()) };
-        match output.reaches(*bytes).await.map_err(|failure| Failure::at(&place, failure))? {
-            true => self.complete().await,
-            false => Ok(()),
+        if output.reaches(*bytes).await.map_err(|failure| Failure::at(&place, failure))? {
+            self.complete().await
+        } else {
+            Ok(())
         }
     }
 

@@ -41,7 +41,7 @@ struct Described {
 
 /// Rows of files, one after the other; `None` if DataFusion is required: if files have different schemas or a
 /// declared order, or a column does not exist.
-pub(super) fn paged(files: &[(&Found, PathBuf)], wanted: &Wanted<'_>) -> Outcome<Option<Rows>> {
+pub(super) fn read_pages(files: &[(&Found, PathBuf)], wanted: &Wanted<'_>) -> Outcome<Option<Rows>> {
     let mut schema: Option<SchemaRef> = None;
     let mut left = wanted.limit.unwrap_or(u64::MAX);
     let mut count = 0;

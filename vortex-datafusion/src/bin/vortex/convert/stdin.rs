@@ -15,7 +15,7 @@ use crate::formats::Format;
 const NAME: &str = "standard input";
 
 /// Copies standard input to a temporary file, which is removed with the last clone of what is returned.
-pub(super) async fn copied(reader: &Reader, format: Option<Format>) -> Outcome<Vec<Found>> {
+pub(super) async fn copy(reader: &Reader, format: Option<Format>) -> Outcome<Vec<Found>> {
     if format.is_none() {
         return Err(Failure::Usage(format!("{NAME}: unknown format; set it with --from")));
     }

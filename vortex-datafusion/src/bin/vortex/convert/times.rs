@@ -26,9 +26,12 @@ impl Times {
     pub(super) fn of(schema: &Schema) -> (Schema, Self) {
         let is_time = |field: &&FieldRef| digits(field.data_type()).is_some();
         let times = schema.fields().iter().filter(is_time).cloned().collect();
-        let read = |field: &FieldRef| match is_time(&field) {
-            true => Arc::new(Field::new(field.name(), DataType::Utf8, true)),
-            false => Arc::clone(field),
+        let read = |field: &FieldRef| {
+            if is_time(&field) {
+                Arc::new(Field::new(field.name(), DataType::Utf8, true))
+            } else {
+                Arc::clone(field)
+            }
         };
         let fields: Vec<_> = schema.fields().iter().map(read).collect();
         (Schema::new_with_metadata(fields, schema.metadata().clone()), Self(times))

@@ -70,7 +70,7 @@ impl Described {
 }
 
 /// Rows of files, one after the other; `None` if the files have different schemas.
-pub(super) async fn scanned(stores: &Stores, files: &[Found], wanted: &Wanted<'_>) -> Outcome<Option<Rows>> {
+pub(super) async fn scan(stores: &Stores, files: &[Found], wanted: &Wanted<'_>) -> Outcome<Option<Rows>> {
     let mut schema: Option<SchemaRef> = None;
     let mut left = wanted.limit.unwrap_or(u64::MAX);
     let mut count = 0u64;

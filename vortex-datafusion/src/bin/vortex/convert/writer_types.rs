@@ -143,10 +143,8 @@ pub(super) fn storable_columns_only(schema: &SchemaRef) -> Outcome {
                 interval @ DataType::Interval(IntervalUnit::MonthDayNano) => format!("is an {interval}"),
                 _ => continue,
             };
-            let within = match field == column.as_ref() {
-                true => String::new(),
-                false => format!(": `{}`", field.name()),
-            };
+            let within =
+                if field == column.as_ref() { String::new() } else { format!(": `{}`", field.name()) };
             return Err(Failure::error(format!(
                 "column `{}`{within} {what}, which Parquet cannot hold; {LEAVE_OUT}",
                 column.name()

@@ -96,9 +96,12 @@ impl<'a> Report<'a> {
     /// The distinct encodings of the values of each column, outermost first.
     pub(super) fn encodings_of_columns(&self) -> impl Iterator<Item = Vec<&str>> {
         let mut of_root = None;
-        self.columns.iter().map(move |column| match column.is_apart {
-            true => self.encodings_of(column),
-            false => of_root.get_or_insert_with(|| self.encodings_of(column)).clone(),
+        self.columns.iter().map(move |column| {
+            if column.is_apart {
+                self.encodings_of(column)
+            } else {
+                of_root.get_or_insert_with(|| self.encodings_of(column)).clone()
+            }
         })
     }
 
