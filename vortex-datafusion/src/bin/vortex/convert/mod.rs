@@ -122,17 +122,14 @@ struct VortexArguments {
 
 /// The levels, which help and errors list.
 fn levels() -> impl TypedValueParser<Value = Level> {
-    PossibleValuesParser::new(["fast", "default", "compact"])
-        .try_map(|name| name.to_ascii_lowercase().parse::<Level>())
+    PossibleValuesParser::new(Level::ALL.map(Level::name)).try_map(|name| name.parse::<Level>())
 }
 
 /// A column and its level. The name of the column may contain a `=`.
 fn column_level(text: &str) -> Result<(String, Level), String> {
     let (column, level) = text.rsplit_once('=').ok_or("expected a column and its level, like id=fast")?;
-    match level.trim().to_ascii_lowercase().parse() {
-        Ok(level) => Ok((column.trim().to_owned(), level)),
-        Err(_) => Err(format!("`{level}` is not a level; write fast, default or compact")),
-    }
+    let level = level.trim().parse::<Level>().map_err(|error| error.to_string())?;
+    Ok((column.trim().to_owned(), level))
 }
 
 /// The path, or `-` for a standard stream: a file that it is redirected to would be replaced otherwise.
@@ -210,14 +207,31 @@ struct Job {
 
 /// Converts the files.
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
+    let options = arguments.vortex.options();
+    let Prepared { reader, jobs, notes } = prepare(&arguments).await?;
+    run_jobs(&jobs, &arguments, &reader, &options).await?;
+    notes.iter().for_each(|note| _ = writeln!(std::io::stderr(), "vortex: {note}"));
+    Ok(())
+}
+
+/// What is known before anything is written.
+struct Prepared {
+    reader: Reader,
+    jobs: Vec<Job>,
+    /// What to tell once the files are converted.
+    notes: Vec<String>,
+}
+
+/// Finds the files, and the conversions to run.
+async fn prepare(arguments: &Arguments) -> Outcome<Prepared> {
+    let refused = |why: &str| Err(Failure::Usage(why.to_owned()));
     let (inputs, output) = arguments.places()?;
     if inputs.iter().filter(|input| **input == "-").count() > 1 {
-        return Err(Failure::Usage("standard input can be read only once".to_owned()));
+        return refused("standard input can be read only once");
     }
     if let Some(name) = arguments.twice() {
-        return Err(Failure::Usage(format!("--columns: `{name}` is named twice")));
+        return refused(&format!("--columns: `{name}` is named twice"));
     }
-    let options = arguments.vortex.options();
     let reader = Reader::open(!arguments.sort_by.is_empty(), arguments.memory_limit)?;
     let (mut files, mut notes) = (Vec::new(), Vec::new());
     for place in inputs {
@@ -227,19 +241,25 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     }
     let mut seen = HashSet::new();
     if let Some(twice) = files.iter().find(|file| !seen.insert(file.url.to_string())) {
-        return Err(Failure::Usage(format!("{}: is among the inputs twice", twice.name)));
+        return refused(&format!("{}: is among the inputs twice", twice.name));
     }
     let output = Destination::find(output, &reader.stores).await?;
-    let jobs = jobs(&arguments, &output, files)?;
-    let merges = jobs.iter().any(|job| job.files.len() > 1);
+    let jobs = jobs(arguments, &output, files)?;
     if arguments.vortex.is_given() && jobs.iter().any(|job| job.format != Format::Vortex) {
-        let message = "--level, --column-level, --min-reader and --checksums apply to Vortex files only";
-        return Err(Failure::Usage(message.to_owned()));
+        return refused("--level, --column-level, --min-reader and --checksums apply to Vortex files only");
     }
-    if arguments.keep_going && merges {
-        let message = "--keep-going: the files become one, in which it could not be seen that one is missing";
-        return Err(Failure::Usage(message.to_owned()));
+    if !jobs.iter().any(|job| job.files.len() > 1) {
+        notes.clear();
+    } else if arguments.keep_going {
+        return refused(
+            "--keep-going: the files become one, in which it could not be seen that one is missing",
+        );
     }
+    Ok(Prepared { reader, jobs, notes })
+}
+
+/// Runs conversions, a few at a time.
+async fn run_jobs(jobs: &[Job], arguments: &Arguments, reader: &Reader, options: &WriteOptions) -> Outcome {
     let (job_count, done, has_ended) = (jobs.len(), AtomicUsize::new(0), AtomicBool::new(false));
     let permits = Semaphore::new(AT_ONCE);
     let runs = jobs.iter().map(|job| async {
@@ -249,7 +269,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         if has_ended.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let outcome = job.run(&arguments, &reader, &options).await;
+        let outcome = job.run(arguments, reader, options).await;
         let outcome = match &*job.files {
             // What is wrong with the arguments for one file may be right for others.
             [file] if job_count > 1 => outcome.map_err(|failure| match failure {
@@ -280,11 +300,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
             Failure::Error(format!("{message} ({done} of {job_count} files were converted)"))
         }
         other => other,
-    })?;
-    if merges {
-        notes.iter().for_each(|note| _ = writeln!(std::io::stderr(), "vortex: {note}"));
-    }
-    Ok(())
+    })
 }
 
 /// What to tell about files of a folder that become part of an output, but not of a table over that folder.

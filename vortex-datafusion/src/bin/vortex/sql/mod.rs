@@ -9,6 +9,7 @@ mod from_first;
 mod home;
 mod long_cells;
 mod places;
+mod printer;
 mod reset;
 mod script;
 mod session;

@@ -85,9 +85,10 @@ pub(super) fn explained(error: DataFusionError, state: &SessionState) -> Failure
         extension.is_some_and(|extension| state.get_file_format_factory(extension).is_some())
     };
     let Some(name) = name.strip_prefix(&format!("{}.", catalog.default_schema)) else {
-        return match is_file(name) {
-            true => Failure::error(format!("table {name} not found; for the file, write '{name}'")),
-            false => error.into(),
+        return if is_file(name) {
+            Failure::error(format!("table {name} not found; for the file, write '{name}'"))
+        } else {
+            error.into()
         };
     };
     if Path::new(name).is_dir() {

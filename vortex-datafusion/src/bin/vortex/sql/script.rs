@@ -22,9 +22,10 @@ pub(super) async fn run_file(session: &mut Session, path: &Path) -> Outcome {
         return Err(Failure::error(format!("{place} includes itself")));
     }
     session.scripts.push(script);
-    let outcome = match is_input {
-        true => run(session, std::io::stdin().lock(), &place).await,
-        false => match File::open(path) {
+    let outcome = if is_input {
+        run(session, std::io::stdin().lock(), &place).await
+    } else {
+        match File::open(path) {
             Ok(file) => {
                 let mut lines = BufReader::new(file);
                 match run(session, &mut lines, &place).await {
@@ -35,7 +36,7 @@ pub(super) async fn run_file(session: &mut Session, path: &Path) -> Outcome {
                 }
             }
             Err(error) => Err(Failure::at(&place, error)),
-        },
+        }
     };
     session.scripts.pop();
     outcome

@@ -5,18 +5,13 @@
 //! to the format, and those of a store also to the store.
 
 use std::collections::HashMap;
-use std::io::{BufWriter, Write as _, stdout};
-use std::mem;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef, AsArray as _, RecordBatch};
-use arrow::csv;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::Schema;
 use datafusion::common::instant::Instant;
 use datafusion::dataframe::DataFrame;
-use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::logical_expr::dml::CopyTo;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as PlanStatement};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -33,15 +28,14 @@ use vortex_datafusion::{listing_url, local_path, output_url};
 
 use super::from_first::select_all;
 use super::home;
-use super::long_cells;
 use super::places::{explained, urls_in};
+use super::printer::Printer;
 use super::reset::set_default;
 use super::session::Session;
 use super::show_columns::describe;
 use crate::failure::{Failure, Outcome};
-use crate::json::JsonRows;
 use crate::min_reader::MinReader;
-use crate::text::{check_durations, counted, visible};
+use crate::text::counted;
 
 /// The error that something was not run, since nobody reads the output of what was run before.
 pub(super) fn not_run(what: &str) -> Failure {
@@ -136,121 +130,21 @@ impl Session {
         Ok(())
     }
 
-    /// Prints a result: tables as a whole, since their columns must be aligned; other formats as rows arrive.
-    /// The memory limit applies to rows that are kept for this.
+    /// Runs a plan, and prints its result.
     async fn print(&self, plan: Arc<dyn ExecutionPlan>, mut print: PrintOptions, start: Instant) -> Outcome {
         if print.format == PrintFormat::Automatic {
             print.format = PrintFormat::Table;
         }
         let task = self.context.task_ctx();
-        let format = task.session_config().options().format.clone();
-        let schema = plan.schema();
-        check_nested(print.format, &schema)?;
+        let mut printer = Printer::new(print.format, print.maxrows, plan.schema(), &task)?;
         let mut batches = execute_stream(plan, Arc::clone(&task))?;
-        let is_json = matches!(print.format, PrintFormat::Json | PrintFormat::NdJson);
-        let has_columns = !schema.fields().is_empty();
-        let shown = match print.maxrows {
-            MaxRows::Limited(rows) if print.format == PrintFormat::Table => rows,
-            _ => usize::MAX,
-        };
-        let memory = MemoryConsumer::new("printed table").register(&task.runtime_env().memory_pool);
-        let (mut kept, mut kept_rows, mut rows) = (Vec::new(), 0, 0);
-        let mut json = JsonRows::new();
         while let Some(batch) = batches.next().await {
-            let batch = batch?;
-            let (is_first, batch_rows) = (rows == 0, batch.num_rows());
-            rows += batch_rows;
-            if !has_columns {
-                continue;
-            }
-            if is_json {
-                let mut out = BufWriter::new(stdout().lock());
-                let mut before: &[u8] = if is_first { b"[" } else { b"," };
-                json.write(&batch, |row| {
-                    if print.format == PrintFormat::NdJson {
-                        return out.write_all(row).and_then(|()| out.write_all(b"\n"));
-                    }
-                    out.write_all(mem::replace(&mut before, b",")).and_then(|()| out.write_all(row))
-                })?;
-                out.flush()?;
-            } else if print.format != PrintFormat::Table {
-                check_durations(&batch)?;
-                let (schema, all) = (Arc::clone(&schema), MaxRows::Unlimited);
-                print.format.print_batches(&mut stdout().lock(), schema, &[batch], all, is_first, &format)?;
-            } else if kept_rows <= shown {
-                // One row more than is shown indicates that there are more.
-                let batch = batch.slice(0, batch_rows.min(shown.saturating_add(1) - kept_rows));
-                kept_rows += batch.num_rows();
-                let batch = long_cells::cut(&batch, &(&format).try_into()?)?;
-                memory.try_grow(size_of_rows(&batch))?;
-                kept.push(batch);
-            }
+            printer.push(&batch?)?;
         }
-        if rows == 0 {
-            print_no_rows(print.format, &schema)?;
-        } else if !has_columns {
-            writeln!(stdout(), "{}, no columns", counted(rows as u64, "row"))?;
-        } else if print.format == PrintFormat::Json {
-            stdout().write_all(b"]\n")?;
-        }
-        if has_columns && print.format == PrintFormat::Table {
-            let mut table = Vec::new();
-            print.format.print_batches(&mut table, schema, &kept, print.maxrows, true, &format)?;
-            let mut out = BufWriter::new(stdout().lock());
-            let lines = String::from_utf8_lossy(&table);
-            lines.lines().try_for_each(|line| writeln!(out, "{}", visible(line)))?;
-            out.flush()?;
-        }
+        let (rows, format) = (printer.finish()?, &task.session_config().options().format);
         // How many rows there were.
-        Ok(print.print_batches(Arc::new(Schema::empty()), &[], start, rows, &format)?)
+        Ok(print.print_batches(Arc::new(Schema::empty()), &[], start, rows, format)?)
     }
-}
-
-/// Refuses nested columns in formats that have no place for them, before rows are computed in vain.
-fn check_nested(format: PrintFormat, schema: &SchemaRef) -> Outcome {
-    let name = match format {
-        PrintFormat::Csv => "CSV",
-        PrintFormat::Tsv => "TSV",
-        _ => return Ok(()),
-    };
-    let nested = schema.fields().iter().filter(|field| field.data_type().is_nested());
-    let names: Vec<_> =
-        nested.map(|field| format!("\"{}\"", visible(&field.name().replace('"', "\"\"")))).collect();
-    match names.join(", ") {
-        none if none.is_empty() => Ok(()),
-        names => Err(Failure::error(format!(
-            "{name} cannot hold nested columns: leave them out, as SELECT * EXCEPT ({names}) does, or choose another \
-             format, such as --format json"
-        ))),
-    }
-}
-
-/// About the bytes that the rows of a batch take: batches may share their buffers.
-fn size_of_rows(batch: &RecordBatch) -> usize {
-    let size = |column: &ArrayRef| {
-        let text = match column.data_type() {
-            DataType::Utf8View => column.as_string_view().total_buffer_bytes_used(),
-            DataType::BinaryView => column.as_binary_view().total_buffer_bytes_used(),
-            _ => 0,
-        };
-        text + column.to_data().get_slice_memory_size().unwrap_or_default()
-    };
-    batch.columns().iter().map(size).sum()
-}
-
-/// Prints what a format has even without rows: the names of the columns, the brackets of an array. Statements
-/// without a result have no columns.
-fn print_no_rows(format: PrintFormat, schema: &SchemaRef) -> Outcome {
-    let delimiter = match format {
-        _ if schema.fields().is_empty() => return Ok(()),
-        PrintFormat::Csv => b',',
-        PrintFormat::Tsv => b'\t',
-        PrintFormat::Json => return Ok(writeln!(stdout(), "[]")?),
-        // The library prints the frame of a table; lines of JSON have none.
-        PrintFormat::Table | PrintFormat::Automatic | PrintFormat::NdJson => return Ok(()),
-    };
-    let builder = csv::WriterBuilder::new().with_header(true).with_delimiter(delimiter);
-    Ok(builder.build(stdout().lock()).write(&RecordBatch::new_empty(Arc::clone(schema)))?)
 }
 
 /// Directs output to the target of a link, and refuses devices and the like: stores write to another name and rename,
