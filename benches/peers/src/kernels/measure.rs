@@ -48,8 +48,11 @@ pub(super) fn run(case: &Case, iterations: usize, alone: bool) -> Result<Outcome
             if alone && !is_ours {
                 continue;
             }
-            let decoded = if is_ours { ours.decode() } else { reference.decode() };
-            let decoded = decoded.map_err(|error| error.to_string());
+            let decoded = if is_ours {
+                ours.decode().map_err(|error| error.to_string())
+            } else {
+                reference.decode().map_err(|error| error.to_string())
+            };
             let name = if is_ours { "ours" } else { "reference" };
             match decoded {
                 // The first round is a warm-up.
