@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, AsArray as _, BooleanArray, MutableArrayData, RecordBatch, UInt64Array, make_array,
+    Array as _, AsArray as _, MutableArrayData, RecordBatch, UInt64Array, make_array,
 };
 use arrow::compute::{cast, concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, DecimalType};
@@ -17,7 +17,7 @@ use vortex_core::file::OpenOptions;
 use vortex_core::io::MemoryFile;
 use vortex_core::scalar::Scalar;
 use vortex_core::scan::{Aggregate, Measures, RowAccess, ScanBuilder, WantedAggregates};
-use vortex_core::{Error, Mask, Result, VortexFile};
+use vortex_core::{Mask, Result, VortexFile};
 
 use crate::Choices;
 use crate::presentations::presentation;
