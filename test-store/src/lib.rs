@@ -63,6 +63,7 @@ pub struct TestStore {
     pub uploads: Arc<Uploads>,
     latency: Mutex<Duration>,
     piece_len: AtomicUsize,
+    piece_time: Mutex<Duration>,
     plan: Mutex<Option<Plan>>,
     time: Mutex<Option<SystemTime>>,
     without_e_tags: AtomicBool,
@@ -128,6 +129,11 @@ impl TestStore {
     /// Delivers bytes in pieces of this length from now on; no piece is available before it is awaited.
     pub fn set_piece_len(&self, bytes: usize) {
         self.piece_len.store(bytes, Ordering::SeqCst);
+    }
+
+    /// Sets the time that each of these pieces takes from now on.
+    pub fn set_piece_time(&self, time: Duration) {
+        *self.piece_time.lock() = time;
     }
 
     /// Sets the fault of each read from now on.
@@ -267,11 +273,12 @@ impl ObjectStore for TestStore {
             }
         };
         let trickles = self.piece_len.load(Ordering::SeqCst) > 0;
+        let piece_time = (*self.piece_time.lock()).max(Duration::from_micros(10));
         let pieces = futures::stream::iter(pieces).then(move |piece| {
             let _ = &in_flight;
             async move {
                 if trickles {
-                    tokio::time::sleep(Duration::from_micros(10)).await;
+                    tokio::time::sleep(piece_time).await;
                 }
                 piece
             }

@@ -34,9 +34,9 @@ use crate::tables::VortexTableFactory;
 /// - [`Limits`](vortex_core::Limits) on what a file may demand of its reader, to be lowered for files of unknown
 ///   origin;
 /// - the [`Registry`](vortex_core::Registry) of the encodings and layouts that files may have, to add some;
-/// - the [`Scheduler`](vortex_core::io::Scheduler) that issues the reads of scans: how many bytes may be in flight or
-///   wait to be decoded, and how long a read may deliver nothing, unless it opens a file or fetches single rows, for
-///   which the limits of the store hold. By default, sessions share that of the process.
+/// - the [`Scheduler`](vortex_core::io::Scheduler) that issues reads: how many bytes may be in flight or wait to be
+///   decoded, and how long a read may deliver nothing, unless it fetches single rows of files that are not remote. By
+///   default, sessions share that of the process.
 ///
 /// ```
 /// # use std::sync::Arc;

@@ -319,7 +319,7 @@ impl ReadAt for CachedFile {
     }
 
     fn cached(&self, range: &Range<u64>) -> Option<Bytes> {
-        self.blocks.get(range)
+        self.blocks.get(range).or_else(|| self.source.cached(range))
     }
 
     fn widened(&self, range: Range<u64>) -> Range<u64> {

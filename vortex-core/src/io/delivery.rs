@@ -115,7 +115,7 @@ pub(super) async fn deliver(read: Read, mut slot: Slot) {
             Received::Abandoned => return,
             Received::Broken(Broken { error, was_open }) => {
                 let is_throttled = is_throttled(&error);
-                let may_break = was_open && delivery.source.profile().remote;
+                let may_break = (was_open || progress > 0) && delivery.source.profile().remote;
                 let most = if is_throttled { MAX_ATTEMPTS } else { u32::from(may_break) * MAX_BREAKS };
                 if attempts >= most {
                     return delivery.fail(&error);
@@ -228,7 +228,7 @@ impl Delivery {
             let arrived = unless_abandoned(self.waiting(), goes_on, unless_stalled(stall, step)).await;
             match arrived {
                 None => return Received::Abandoned,
-                Some(Err(stalled)) => return Received::Failed(stalled),
+                Some(Err(stalled)) => return Received::Failed(Error::external(stalled)),
                 Some(Ok(Err(broken))) => return Received::Broken(broken),
                 Some(Ok(Ok(None))) => {
                     return self.failed(ErrorKind::UnexpectedEof, format!("the data ends at {}", self.at));

@@ -1,13 +1,11 @@
 //! What is done about reads that are late.
 
 use std::future::Future;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::pin::pin;
 use std::time::Duration;
 
 use futures::future::{Either, select};
-
-use crate::{Error, Result};
 
 /// Number of steps in which the time is measured for which a read delivers nothing.
 const STALL_STEPS: u32 = 10;
@@ -33,7 +31,10 @@ pub(super) async fn hedged<T, E, W: Future<Output = Result<T, E>>>(
 
 /// The output of `work`, or an error if it takes longer than `limit`, not counting the time in which the
 /// runtime stood still: nobody could receive anything then.
-pub(super) async fn unless_stalled<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Result<T> {
+pub(super) async fn unless_stalled<T>(
+    limit: Option<Duration>,
+    work: impl Future<Output = T>,
+) -> io::Result<T> {
     let Some(limit) = limit else { return Ok(work.await) };
     let mut work = pin!(work);
     // However long the runtime stands still, it uses up no more than one step.
@@ -43,7 +44,7 @@ pub(super) async fn unless_stalled<T>(limit: Option<Duration>, work: impl Future
         }
     }
     let message = format!("no data received for {} s", limit.as_secs_f64());
-    Err(Error::external(std::io::Error::new(ErrorKind::TimedOut, message)))
+    Err(io::Error::new(ErrorKind::TimedOut, message))
 }
 
 #[cfg(test)]

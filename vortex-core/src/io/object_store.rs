@@ -4,23 +4,18 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant};
 
 use arrow::buffer::Buffer;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use object_store::path::Path;
-use object_store::{
-    Error as StoreError, GetOptions, GetRange, GetResult, GetResultPayload, ObjectMeta, ObjectStore,
-    ObjectStoreExt as _,
-};
+use object_store::{GetOptions, GetRange, GetResult, GetResultPayload, ObjectMeta, ObjectStore};
 use parking_lot::Mutex;
 
 use super::local::{read_at_hand, read_blocking, read_many};
 use super::names::object_name;
-use super::{BlockCache, CachedFile, READ_ALIGNMENT, ReadAt, StorageProfile, StoreId, read_each};
+use super::{BlockCache, CachedFile, ReadAt, StorageProfile, StoreId, read_each};
 use crate::{Error, Result};
 
 /// One version of an object in an object store. Reads ask for the e-tag that was listed, or else for the version, so
@@ -109,12 +104,6 @@ impl WeakAnswer {
     }
 }
 
-/// Whether a request was not sent at all, since the store has none of this kind.
-fn is_unsupported(error: &Error) -> bool {
-    let Error::Read { source, .. } = error.root() else { return false };
-    matches!(source.downcast_ref(), Some(StoreError::NotSupported { .. }))
-}
-
 /// Identifies an object of a store and its version, regardless of the table it belongs to.
 fn version_of(store: StoreId, meta: &ObjectMeta) -> String {
     let ObjectMeta { location, last_modified, e_tag, version, .. } = meta;
@@ -130,14 +119,6 @@ pub fn is_versioned(meta: &ObjectMeta) -> bool {
 /// What tells the stores of sources apart: a name, which others may have, too, and a number.
 pub(super) fn store_name(store: &Arc<dyn ObjectStore>) -> String {
     format!("{store} ({})", StoreId::of(store))
-}
-
-/// An object that was found, and what that took.
-pub(super) struct Found {
-    pub(super) object: ObjectFile,
-    /// The time from the answer of the store to the last of the `bytes` read.
-    pub(super) rest: Duration,
-    pub(super) bytes: u64,
 }
 
 /// The answer of a store to a request.
@@ -160,40 +141,12 @@ impl ObjectFile {
         Self { store, meta, descriptor, first, end: Mutex::default(), store_name, name, profile }
     }
 
-    /// As [`Scheduler::find_object`](super::Scheduler::find_object), once.
-    pub(super) async fn find(store: Arc<dyn ObjectStore>, location: &Path, bytes: u64) -> Result<Found> {
-        let error = match Self::with_end(Arc::clone(&store), location, bytes).await {
-            Err(error) if !error.is_not_found() => error,
-            found => return found,
-        };
-        match store.head(location).await {
-            Ok(meta) => Ok(Found { object: Self::new(store, meta), rest: Duration::ZERO, bytes: 0 }),
-            Err(why) if matches!(why, StoreError::NotFound { .. }) || is_unsupported(&error) => {
-                Err(Error::read(object_name(store.as_ref(), location), 0..0, why))
-            }
-            // Of two requests that fail, the first tells why: the answer to the other has no contents.
-            Err(_) => Err(error),
-        }
-    }
-
-    async fn with_end(store: Arc<dyn ObjectStore>, location: &Path, bytes: u64) -> Result<Found> {
-        let range = Some(GetRange::Suffix(bytes.saturating_add(READ_ALIGNMENT)));
-        let name = object_name(store.as_ref(), location);
-        let unknown = |error| Error::read(&name, 0..0, error);
-        let answer = store.get_opts(location, GetOptions { range, ..GetOptions::default() }).await;
-        let answer = answer.map_err(unknown)?;
-        let answered = Instant::now();
-        let (meta, range) = (answer.meta.clone(), answer.range.clone());
-        let end = answer.bytes().await.map_err(unknown)?;
-        if range.end != meta.size || range.end - range.start != end.len() as u64 {
-            let message = format!("the store returned {} bytes of {range:?} of {}", end.len(), meta.size);
-            return Err(Error::read(&name, range, message));
-        }
-        let object = Self::new(store, meta);
+    /// The object whose last bytes a store has answered a request with; the first read of these is served from memory.
+    pub(super) fn with_end(store: Arc<dyn ObjectStore>, meta: ObjectMeta, end: Bytes) -> Self {
+        let mut object = Self::new(store, meta);
         object.first.0.version.get_or_init(|| Version::of(&object.meta));
-        let (rest, bytes) = (answered.elapsed(), end.len() as u64);
-        *object.end.lock() = Some(end);
-        Ok(Found { object, rest, bytes })
+        *object.end.get_mut() = Some(end);
+        object
     }
 
     /// The metadata that the store reported for the object.
@@ -204,6 +157,9 @@ impl ObjectFile {
     /// The bytes of a range within the end that was read to find the object; they are not kept after
     /// this.
     fn take_end(&self, range: &Range<u64>) -> Option<Bytes> {
+        if range.is_empty() {
+            return None;
+        }
         let mut end = self.end.lock();
         let start = self.meta.size - end.as_ref()?.len() as u64;
         let skipped = usize::try_from(range.start.checked_sub(start)?).ok()?;

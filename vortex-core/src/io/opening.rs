@@ -1,28 +1,36 @@
-//! Reads with which remote files are opened. They are measured and repeated like all others, but ahead of them.
+//! Reads with which remote files are opened. They are measured, and requested again if they are late, as all others.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::buffer::Buffer;
-use object_store::ObjectStore;
+use bytes::Bytes;
+use futures::StreamExt as _;
 use object_store::path::Path;
+use object_store::{Error as StoreError, GetOptions, GetRange, GetResult, ObjectStore, ObjectStoreExt as _};
 use tokio::runtime::Handle;
 
+use super::blocking::OwnedTask;
 use super::late::{hedged, unless_stalled};
 use super::object_store::{ObjectFile, store_name};
-use super::{RangeRequest, ReadAt, Scheduler, StorageProfile, Urgency, object_name, read_exact};
+use super::scheduler::StoreQueue;
+use super::{
+    READ_ALIGNMENT, RangeRequest, ReadAt, Scheduler, StorageProfile, Urgency, object_name, read_exact,
+};
 use crate::{Error, Result};
 
 impl Scheduler {
     /// Finds the object at `location` by reading its end, `bytes` of it and up to 64 more, where reads for opening
     /// start: one request instead of a head request and a read. The first read of these bytes is served from memory. If
     /// the store fails to read the end of an object of unknown size (Azure cannot at all, and S3 cannot for empty
-    /// objects), a head request follows. Reads of the object, and this one, are repeated if they take `hedge` times as
-    /// long as usual, see [`ObjectFile::with_hedge`].
+    /// objects), a head request follows. This request is not queued. It and reads of the object are repeated if they
+    /// take `hedge` times as long as usual, see [`ObjectFile::with_hedge`].
+    ///
+    /// On a runtime of tokio, a task of it does this for remote stores, and needs timers.
     ///
     /// # Errors
-    /// If the object does not exist, or the store fails.
+    /// If the object does not exist, or the store fails, or delivers nothing for as long as other reads may.
     pub async fn find_object(
         &self,
         store: &Arc<dyn ObjectStore>,
@@ -30,20 +38,17 @@ impl Scheduler {
         bytes: u64,
         hedge: u32,
     ) -> Result<ObjectFile> {
-        let find = || ObjectFile::find(Arc::clone(store), location, bytes);
+        let (store, location) = (Arc::clone(store), location.clone());
+        let name = object_name(store.as_ref(), &location);
         if !StorageProfile::of(store.as_ref()).remote || Handle::try_current().is_err() {
-            return find().await.map(|found| found.object);
+            return Finding { store, location, bytes, name, watch: None }.object().await;
         }
-        let queue = self.queue(&store_name(store));
-        let started = Instant::now();
-        let again = || queue.may_hedge().then(find);
-        let found =
-            unless_stalled(Some(queue.stall), hedged(find(), queue.overdue(hedge, bytes), again)).await;
-        let found =
-            found.map_err(|error| Error::read(object_name(store.as_ref(), location), 0..0, error))??;
-        let first_byte = started.elapsed().saturating_sub(found.rest);
-        queue.note(first_byte, found.rest, found.bytes);
-        Ok(found.object.with_hedge(hedge))
+        let watch = Some(Watch { queue: self.queue(&store_name(&store)), hedge });
+        let finding = Finding { store, location, bytes, name: name.clone(), watch };
+        // A runtime without timers panics.
+        let found = OwnedTask::spawn(finding.object()).await;
+        let found = found.map_err(|error| Error::read(name, 0..0, error))??;
+        Ok(found.with_hedge(hedge))
     }
 
     /// Reads a range of a description, which is what a file is opened with, ahead of all that waits.
@@ -65,4 +70,92 @@ impl Scheduler {
         // There is one answer per request.
         pending[0].wait().await
     }
+}
+
+/// The search for an object.
+struct Finding {
+    store: Arc<dyn ObjectStore>,
+    location: Path,
+    bytes: u64,
+    name: String,
+    /// Without it, nothing is late.
+    watch: Option<Watch>,
+}
+
+/// What tells that a request is late, and measures others.
+struct Watch {
+    queue: Arc<StoreQueue>,
+    hedge: u32,
+}
+
+impl Finding {
+    async fn object(self) -> Result<ObjectFile> {
+        let error = match self.by_its_end().await {
+            Err(error) if !error.is_not_found() && !is_stalled(&error) => error,
+            found => return found,
+        };
+        match self.in_time(self.store.head(&self.location)).await? {
+            Ok(meta) => Ok(ObjectFile::new(self.store, meta)),
+            Err(why) if matches!(why, StoreError::NotFound { .. }) || is_unsupported(&error) => {
+                Err(self.failed(why))
+            }
+            // Of two requests that fail, the first tells why: the answer to the other has no contents.
+            Err(_) => Err(error),
+        }
+    }
+
+    async fn by_its_end(&self) -> Result<ObjectFile> {
+        let started = Instant::now();
+        let answer = self.answer().await?;
+        let first_byte = started.elapsed();
+        let (meta, range) = (answer.meta.clone(), answer.range.clone());
+        let (mut stream, mut pieces, mut len) = (answer.into_stream(), Vec::new(), 0);
+        while let Some(piece) = self.in_time(stream.next()).await? {
+            let piece = piece.map_err(|error| self.failed(error))?;
+            len += piece.len() as u64;
+            pieces.push(piece);
+        }
+        if range.end != meta.size || range.end - range.start != len {
+            let message = format!("the store returned {len} bytes of {range:?} of {}", meta.size);
+            return Err(Error::read(&self.name, range, message));
+        }
+        if let Some(Watch { queue, .. }) = &self.watch {
+            queue.note(first_byte, started.elapsed().saturating_sub(first_byte), len);
+        }
+        let end = if pieces.len() == 1 { pieces.remove(0) } else { Bytes::from(pieces.concat()) };
+        Ok(ObjectFile::with_end(Arc::clone(&self.store), meta, end))
+    }
+
+    /// The answer to the request of the end, of which no bytes may have arrived yet.
+    async fn answer(&self) -> Result<GetResult> {
+        let range = Some(GetRange::Suffix(self.bytes.saturating_add(READ_ALIGNMENT)));
+        let ask = || {
+            let options = GetOptions { range: range.clone(), ..GetOptions::default() };
+            async { self.store.get_opts(&self.location, options).await.map_err(|error| self.failed(error)) }
+        };
+        let Some(Watch { queue, hedge }) = &self.watch else { return ask().await };
+        let again = || queue.may_hedge().then(ask);
+        self.in_time(hedged(ask(), queue.overdue(*hedge, 0), again)).await?
+    }
+
+    /// The output of `work`, unless the store delivers nothing for too long.
+    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+        let limit = self.watch.as_ref().map(|watch| watch.queue.stall);
+        unless_stalled(limit, work).await.map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: impl std::error::Error + Send + Sync + 'static) -> Error {
+        Error::read(&self.name, 0..0, error)
+    }
+}
+
+/// Whether nothing was delivered for too long: another request would take as long again.
+fn is_stalled(error: &Error) -> bool {
+    matches!(error.root(), Error::Read { source, .. } if source.is::<std::io::Error>())
+}
+
+/// Whether a request was not sent at all, since the store has none of this kind.
+fn is_unsupported(error: &Error) -> bool {
+    let Error::Read { source, .. } = error.root() else { return false };
+    matches!(source.downcast_ref(), Some(StoreError::NotSupported { .. }))
 }

@@ -295,7 +295,7 @@ impl ScanBuilder {
         self
     }
 
-    /// Sets the scheduler that issues the reads, except those of single rows; by default, the [scheduler of the
+    /// Sets the scheduler that issues the reads, except those of single rows of local files; by default, the [scheduler of the
     /// process](Scheduler::shared).
     #[must_use]
     pub fn with_scheduler(mut self, scheduler: Arc<Scheduler>) -> Self {

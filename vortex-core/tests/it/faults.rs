@@ -265,7 +265,8 @@ async fn an_object_whose_end_is_late_is_asked_for_again_or_given_up() {
     let (shared, path) = (Arc::clone(&store) as Arc<dyn ObjectStore>, Path::from(OBJECT));
     let scheduler = Scheduler::with_stall(1 << 20, Duration::from_millis(500));
     for (hedge, expected) in [(4, Some(3)), (0, None)] {
-        let find = async || scheduler.find_object(&shared, &path, 100, hedge).await;
+        // More than any read by which the bandwidth was measured.
+        let find = async || scheduler.find_object(&shared, &path, 512 << 10, hedge).await;
         let first = find().await.unwrap();
         let mut fault = Some(Fault::Stalls);
         store.fail_reads(move || fault.take());
@@ -274,12 +275,46 @@ async fn an_object_whose_end_is_late_is_asked_for_again_or_given_up() {
                 assert_eq!((found.meta(), store.reads.take()), (first.meta(), reads));
             }
             (found, _) => {
-                let message = found.map(|_| ()).unwrap_err().to_string();
+                let error = found.map(|_| ()).unwrap_err();
+                let message = error.to_string();
                 assert!(message.contains("no data received") && message.contains(OBJECT), "{message}");
+                assert!(error.is_transient(), "{message}");
                 assert_eq!(expected, None);
             }
         }
     }
+}
+
+#[tokio::test]
+async fn an_end_that_arrives_slowly_is_waited_for() {
+    let (store, _) = stored(contents()).await;
+    let (shared, path) = (Arc::clone(&store) as Arc<dyn ObjectStore>, Path::from(OBJECT));
+    let stall = Duration::from_millis(500);
+    store.set_piece_len(1000);
+    store.set_piece_time(stall / 5);
+    let started = std::time::Instant::now();
+    let found = Scheduler::with_stall(1 << 20, stall).find_object(&shared, &path, 10_000, 0).await.unwrap();
+    assert_eq!((found.meta().size, store.reads.take()), (contents().len() as u64, 1));
+    assert!(started.elapsed() > stall, "no piece took as long");
+}
+
+#[test]
+fn an_object_is_not_found_by_a_runtime_without_timers() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let shared = TestStore::new() as Arc<dyn ObjectStore>;
+    let found = runtime.block_on(find(&shared, &Path::from(OBJECT), 10));
+    assert!(found.unwrap_err().to_string().contains(OBJECT));
+}
+
+#[tokio::test]
+async fn an_end_that_is_read_is_not_requested_again_by_a_cache() {
+    let (store, _) = stored(contents()).await;
+    let (shared, path) = (Arc::clone(&store) as Arc<dyn ObjectStore>, Path::from(OBJECT));
+    let object = find(&shared, &path, 1 << 30).await.unwrap();
+    let cached = object.cached(BlockCache::new(64 << 20), 1 << 20);
+    let options = OpenOptions::new().with_file_size(contents().len() as u64);
+    options.open(Arc::new(cached)).await.unwrap();
+    assert_eq!(store.reads.take(), 1);
 }
 
 #[tokio::test]

@@ -24,7 +24,10 @@ enum Manner {
     Stalls,
     /// Delivers half of its bytes, then nothing.
     StallsMidway,
+    /// Delivers half of its bytes, and later an error.
+    BreaksMidway,
     Fails,
+    FailsLate,
 }
 
 /// A remote file whose first reads behave as scripted, and all later ones as usual.
@@ -70,9 +73,13 @@ impl ReadAt for Scripted {
             if script.is_empty() { Manner::Usual } else { script.remove(0) }
         };
         match manner {
-            Manner::Usual | Manner::StallsMidway => tokio::time::sleep(USUAL).await,
+            Manner::Usual | Manner::StallsMidway | Manner::BreaksMidway => tokio::time::sleep(USUAL).await,
             Manner::Late => tokio::time::sleep(USUAL * 40).await,
             Manner::Stalls => std::future::pending().await,
+            Manner::FailsLate => {
+                tokio::time::sleep(USUAL * 40).await;
+                return Err(Error::External("the network is down".into()));
+            }
             Manner::Fails => return Err(Error::External("the network is down".into())),
         }
         let bytes = self.read(range).await?;
@@ -80,6 +87,13 @@ impl ReadAt for Scripted {
         let pieces = match manner {
             Manner::StallsMidway => {
                 futures::stream::iter([Ok(half)]).chain(futures::stream::pending()).boxed()
+            }
+            Manner::BreaksMidway => {
+                let breaks = async {
+                    tokio::time::sleep(USUAL * 40).await;
+                    Err(Error::External("connection reset".into()))
+                };
+                futures::stream::iter([Ok(half)]).chain(futures::stream::once(breaks)).boxed()
             }
             _ => futures::stream::iter([Ok(bytes)]).boxed(),
         };
@@ -182,6 +196,14 @@ async fn the_first_good_answer_counts() {
         assert_eq!(metrics.reads_hedged.get(), 1);
         assert_eq!(file.in_flight.load(Ordering::SeqCst), 0);
     }
+}
+
+#[tokio::test]
+async fn a_read_that_breaks_midway_is_resumed_although_the_second_one_fails() {
+    let (scheduler, file) = measured(4).await;
+    *file.script.lock() = vec![Manner::BreaksMidway, Manner::FailsLate];
+    assert_eq!(read(&scheduler, &file, 1, &Arc::default()).wait().await.unwrap().len(), 1000);
+    assert_eq!(file.asked.lock().len(), 3);
 }
 
 #[tokio::test]

@@ -128,8 +128,12 @@ fn levels() -> impl TypedValueParser<Value = Level> {
 /// A column and its level. The name of the column may contain a `=`.
 fn column_level(text: &str) -> Result<(String, Level), String> {
     let (column, level) = text.rsplit_once('=').ok_or("expected a column and its level, like id=fast")?;
-    let level = level.trim().parse::<Level>().map_err(|error| error.to_string())?;
-    Ok((column.trim().to_owned(), level))
+    match level.trim().parse() {
+        Ok(level) => Ok((column.trim().to_owned(), level)),
+        Err(_) => {
+            Err(format!("`{level}` is not a level; write one of {}", Level::ALL.map(Level::name).join(", ")))
+        }
+    }
 }
 
 /// The path, or `-` for a standard stream: a file that it is redirected to would be replaced otherwise.
