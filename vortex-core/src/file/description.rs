@@ -50,8 +50,8 @@ impl DescriptionParts {
         }
         if magic != MAGIC {
             return Err(Error::corrupt(match magic {
-                b"PAR1" => "this is a Parquet file".to_owned(),
-                b"ROW1" => "this is an Arrow IPC file".to_owned(),
+                b"PAR1" => "not a Vortex file, but a Parquet file".to_owned(),
+                b"ROW1" => "not a Vortex file, but an Arrow IPC file".to_owned(),
                 _ => format!(
                     "not a Vortex file, or cut short: it ends in {:?}, not in \"VTXF\"",
                     String::from_utf8_lossy(magic)

@@ -191,8 +191,8 @@ mod tests {
     #[test]
     fn files_of_other_formats_are_named() {
         let error = |end: &[u8]| VortexFile::open_bytes([&[0; 100], end].concat()).unwrap_err().to_string();
-        assert!(error(b"PAR1").ends_with("this is a Parquet file"));
-        assert!(error(b"ARROW1").ends_with("this is an Arrow IPC file"));
+        assert!(error(b"PAR1").ends_with("not a Vortex file, but a Parquet file"));
+        assert!(error(b"ARROW1").ends_with("not a Vortex file, but an Arrow IPC file"));
         assert!(error(b"VRTX").contains("a release before 0.36"));
         assert!(error(b"ZZZZ").contains("it ends in \"ZZZZ\", not in \"VTXF\""));
     }

@@ -2,6 +2,7 @@
 
 mod convert;
 mod convert_inputs;
+mod failed_copies;
 mod inspect;
 #[cfg(unix)]
 mod interrupts;

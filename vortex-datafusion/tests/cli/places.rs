@@ -408,3 +408,54 @@ fn the_folder_of_the_user_is_short_in_statements() {
     }
     assert_eq!(names(&home), ["x.vortex"]);
 }
+
+#[test]
+#[cfg(unix)]
+fn folders_without_interest_do_not_matter() {
+    let folder = TempDir::new().unwrap();
+    copy("SELECT 7 AS a", &path(&folder, "a.parquet"));
+    for looping in [".hidden", "other"] {
+        let place = folder.path().join(looping);
+        fs::create_dir(&place).unwrap();
+        std::os::unix::fs::symlink("..", place.join("back")).unwrap();
+        std::os::unix::fs::symlink(".", place.join("self")).unwrap();
+    }
+    let place = folder.path().display();
+    for place in [format!("{place}/"), format!("{place}/*.parquet")] {
+        assert_eq!(csv(&format!("SELECT * FROM '{place}'")), "a\n7\n");
+    }
+    let copy = path(&folder, "copy.vortex");
+    ok(&["convert", &format!("{place}/*.parquet"), &copy]);
+    assert_eq!(csv(&format!("SELECT * FROM '{copy}'")), "a\n7\n");
+}
+
+#[test]
+fn files_of_another_format_than_their_name_says_are_told() {
+    let folder = TempDir::new().unwrap();
+    for name in ["a.parquet", "a.arrow"] {
+        let file = path(&folder, name);
+        let (sql, out) = (format!("SELECT * FROM '{file}'"), path(&folder, "b.vortex"));
+        for content in [&fs::read(golden("0.91.0/tpch_orders.vortex")).unwrap()[..], b"some text"] {
+            fs::write(&file, content).unwrap();
+            for command in [&["sql", &sql][..], &["convert", &file, &out]] {
+                let line = fails(command, 1);
+                let is_told = line.contains("--from") && !line.contains("bug");
+                assert!(is_told && line.matches(name).count() == 1, "{line}");
+            }
+        }
+        fs::write(&file, "").unwrap();
+        let line = fails(&["convert", &file, &out], 1);
+        assert!(line.contains("--from") || line.contains("is empty"), "{line}");
+    }
+}
+
+#[test]
+fn queries_may_begin_with_from() {
+    let file = golden("0.91.0/tpch_orders.vortex");
+    let count = csv(&format!("SELECT count(*) AS n FROM (FROM '{file}' WHERE o_orderkey < 7 LIMIT 3)"));
+    assert_eq!(count, "n\n3\n");
+    let rows = csv(&format!("FROM '{file}' WHERE o_orderkey = 7"));
+    assert_eq!(rows, csv(&format!("SELECT * FROM '{file}' WHERE o_orderkey = 7")));
+    let both = csv(&format!("WITH o AS (FROM '{file}' WHERE o_orderkey = 7) FROM o UNION ALL FROM o"));
+    assert_eq!(both.lines().count(), 3, "{both}");
+}

@@ -189,3 +189,68 @@ fn lists_of_lists_or_objects_may_have_nulls_in_json() {
     assert_eq!(ok(&["convert", "--to", "json", &source, "-"]), rows);
     assert_eq!(csv(&format!("SELECT a[1][1] AS a, b[2]['c'][2][1] AS b FROM '{source}'")), "a,b\n1,2\n");
 }
+
+#[test]
+fn declared_columns_are_at_the_places_that_the_header_says() {
+    let folder = TempDir::new().unwrap();
+    let file = path(&folder, "a.csv");
+    fs::write(&file, "id,zip,city\n1,02134,Boston\n").unwrap();
+    let select = |columns: &str, options: &str| {
+        let create = format!("CREATE EXTERNAL TABLE c ({columns}) STORED AS CSV LOCATION '{file}' {options}");
+        run(&["sql", "--quiet", "--format", "csv", "-c", &create, "-c", "SELECT * FROM c"])
+    };
+    for (columns, told) in [
+        (
+            "zip VARCHAR, id VARCHAR, city VARCHAR",
+            "column 1 of the table is `zip`, which is column 2 of the file",
+        ),
+        ("zip VARCHAR", "the table has 1 of 3 columns"),
+    ] {
+        let line = complaint(&select(columns, ""), 1);
+        let told = line.contains(told) && line.contains("in this order: id, zip, city");
+        assert!(told && line.matches("a.csv").count() == 1, "{line}");
+    }
+    for (columns, header) in [
+        ("\"ID\" INT, zip VARCHAR, city VARCHAR", "ID,zip,city"),
+        ("number INT, code VARCHAR, town VARCHAR", "number,code,town"),
+    ] {
+        assert_eq!(stdout(&select(columns, "")), format!("{header}\n1,02134,Boston\n"));
+    }
+    let no_header = select("zip VARCHAR, id VARCHAR, city VARCHAR", "OPTIONS ('format.has_header' 'false')");
+    assert_eq!(stdout(&no_header), "zip,id,city\nid,zip,city\n1,02134,Boston\n");
+    let mixed = path(&folder, "b.csv");
+    fs::write(&mixed, "zip,id,city\n02134,1,Boston\n").unwrap();
+    let create = format!(
+        "CREATE EXTERNAL TABLE c (id INT, zip VARCHAR, city VARCHAR) STORED AS CSV LOCATION '{}/'",
+        folder.path().display()
+    );
+    let line = fails(&["sql", "-q", "-c", &create, "-c", "SELECT * FROM c"], 1);
+    assert!(line.contains("b.csv: column 1 of the table is `id`, which is column 2 of the file"), "{line}");
+}
+
+#[test]
+fn types_are_those_of_many_rows_in_sql_too() {
+    let folder = TempDir::new().unwrap();
+    let rows = |last: &str| format!("{}{last}\n", "1\n".repeat(50_000));
+    let file = path(&folder, "a.csv");
+    fs::write(&file, format!("a\n{}", rows("1.5"))).unwrap();
+    assert_eq!(types(&file), [["a,Float64"]; 2]);
+    let file = path(&folder, "a.json");
+    fs::write(&file, rows("1\n").replace("1\n", "{\"a\":1}\n") + "{\"b\":2}\n").unwrap();
+    assert_eq!(types(&file), [["a,Int64", "b,Int64"]; 2]);
+}
+
+#[test]
+fn values_that_do_not_fit_are_told_with_what_to_do() {
+    let folder = TempDir::new().unwrap();
+    for (name, first, last) in [("a.csv", "a\n1\n", "x\n"), ("a.json", "{\"a\":1}\n", "{\"a\":\"x\"}\n")] {
+        let file = path(&folder, name);
+        fs::write(&file, format!("{first}{last}")).unwrap();
+        let create = format!(
+            "CREATE EXTERNAL TABLE t STORED AS {} LOCATION '{file}' OPTIONS ('format.schema_infer_max_rec' '1')",
+            &name[2..]
+        );
+        let line = fails(&["sql", "-q", "-c", &create, "-c", "SELECT * FROM t"], 1);
+        assert!(line.contains("declare types that fit: CREATE EXTERNAL TABLE"), "{line}");
+    }
+}

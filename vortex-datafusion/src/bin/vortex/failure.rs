@@ -115,8 +115,13 @@ fn one_line(message: &str) -> String {
 
 const RAISE_LIMIT: &str = "raise --memory-limit";
 
+const OTHER: &str =
+    "the file is damaged, cut short, or of another format: STORED AS in SQL, or --from, names it";
+const TYPES: &str =
+    "declare types that fit: CREATE EXTERNAL TABLE t (name TYPE, ...) STORED AS ... LOCATION '...'";
+
 /// What to do about errors of libraries, which do not tell.
-const ADVICE: [(&str, &str); 13] = [
+const ADVICE: [(&str, &str); 19] = [
     (
         "getting credentials",
         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; or AWS_SKIP_SIGNATURE=true for a public bucket",
@@ -133,7 +138,13 @@ const ADVICE: [(&str, &str); 13] = [
         "Expected 1 records, found",
         "if commas do not separate the fields: a table with OPTIONS ('format.delimiter' ';')",
     ),
-    ("Failed to parse Arrow file as either", "the file is damaged, cut short, or no Arrow file"),
+    ("Error while parsing value", TYPES),
+    ("which was inferred from the first lines", TYPES),
+    ("failed to parse \"", TYPES),
+    ("whilst decoding field", "a column of JSON needs values of one type"),
+    ("Failed to parse Arrow file as either", OTHER),
+    ("Invalid Parquet file", OTHER),
+    ("Parquet file too small", OTHER),
     ("failed to fill whole buffer", "the file is damaged or cut short"),
     (
         "Error encountered while finalizing writes",
@@ -193,7 +204,7 @@ fn described(error: &DataFusionError) -> String {
             format!("{context}\ncaused by\n{rest}")
         }
         DataFusionError::Shared(cause) => described(cause),
-        DataFusionError::External(cause) => cause.to_string(),
+        DataFusionError::External(cause) => without_wrong_advice(cause.to_string()),
         DataFusionError::ObjectStore(cause) => cause.to_string(),
         other => without_wrong_advice(other.strip_backtrace()),
     }
@@ -300,7 +311,7 @@ mod tests {
         let arrow = message(DataFusionError::Internal(
             "Failed to parse Arrow file as either file or stream".to_owned(),
         ));
-        assert!(arrow.ends_with("the file is damaged, cut short, or no Arrow file"), "{arrow}");
+        assert!(arrow.contains("the file is damaged, cut short, or of another format"), "{arrow}");
         assert!(!arrow.contains("bug"), "{arrow}");
         let full = message(DataFusionError::IoError(io::ErrorKind::StorageFull.into()));
         assert!(full.ends_with("set TMPDIR if it is missing for temporary files"), "{full}");

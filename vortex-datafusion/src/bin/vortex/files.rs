@@ -20,6 +20,7 @@ use vortex_datafusion::{is_hidden, listing_url};
 use crate::failure::{Failure, Failures, Outcome};
 use crate::formats::Format;
 use crate::stores::Stores;
+use crate::subfolders::files_below;
 
 impl Stores {
     /// The files at places: for a folder or a glob, all Vortex files there; any other place is taken as a file.
@@ -78,7 +79,16 @@ impl Stores {
     pub(crate) async fn objects(&self, place: &ListingTableUrl) -> Outcome<Vec<ObjectMeta>> {
         let store = self.get_store(place.as_ref())?;
         if place.is_collection() {
-            let listed = store.list(Some(place.prefix()));
+            let listed = match place.get_glob() {
+                Some(glob) if place.scheme() == "file" => {
+                    let (glob, folder) = (glob.clone(), place.clone());
+                    let enters = move |subfolder: &StorePath| {
+                        folder.strip_prefix(subfolder).is_some_and(|names| may_match_below(&glob, names))
+                    };
+                    files_below(store, place.prefix().clone(), enters)
+                }
+                _ => store.list(Some(place.prefix())),
+            };
             return Ok(listed.try_filter(|object| ready(is_match(place, object))).try_collect().await?);
         }
         match store.head(place.prefix()).await {
@@ -132,6 +142,22 @@ fn is_match(place: &ListingTableUrl, object: &ObjectMeta) -> bool {
     let Some(below) = place.strip_prefix(&object.location) else { return false };
     let Some(glob) = place.get_glob() else { return true };
     glob.matches_with(&below.collect::<Vec<_>>().join("/"), by_name())
+}
+
+/// Whether something in a folder with these names may match a pattern.
+fn may_match_below<'a>(glob: &Pattern, mut folder: impl Iterator<Item = &'a str>) -> bool {
+    let mut patterns =
+        glob.as_str().split('/').map(|pattern| (pattern != "**").then(|| Pattern::new(pattern)));
+    let mut pattern = patterns.next();
+    for name in folder.by_ref() {
+        match pattern {
+            // Folders of any depth match.
+            Some(None) => return true,
+            Some(Some(Ok(this))) if this.matches(name) => pattern = patterns.next(),
+            _ => return false,
+        }
+    }
+    pattern.is_some()
 }
 
 /// `*` matches within one folder.
@@ -267,6 +293,28 @@ mod tests {
         sizes.sort_unstable();
         assert_eq!(sizes, (1..=names.len() as u64).collect::<Vec<_>>(), "{files:?}");
         assert!(files.contains(&"gs://bucket/mix/plain.vortex".into()), "{files:?}");
+    }
+
+    #[test]
+    fn folders_are_entered_if_they_are_part_of_what_matches() {
+        for (folder, pattern, expected) in [
+            ("", "*.csv", true),
+            ("a", "*.csv", false),
+            ("a", "*/*.csv", true),
+            ("a", "b*/*.csv", false),
+            ("a/b", "a/[bc]/*.csv", true),
+            ("a/b", "*/*.csv", false),
+            ("a/b/c", "a/**/*.csv", true),
+            ("b", "a/**/*.csv", false),
+            ("a/b", "**/*.csv", true),
+        ] {
+            let names = folder.split_terminator('/');
+            assert_eq!(
+                may_match_below(&Pattern::new(pattern).unwrap(), names),
+                expected,
+                "{folder} {pattern}"
+            );
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod memory;
 mod min_reader;
 mod sql;
 mod stores;
+mod subfolders;
 mod text;
 mod verify;
 mod visible;

@@ -22,6 +22,7 @@ use object_store::{ClientConfigKey, ObjectStore, parse_url_opts};
 use parking_lot::Mutex;
 use url::{Position, Url};
 
+use crate::subfolders::Subfolders;
 use crate::visible::VisibleFiles;
 
 /// Environment variables that configure stores.
@@ -32,13 +33,21 @@ pub(crate) struct Stores {
     known: Arc<InstrumentedObjectStoreRegistry>,
     /// The store of local files, whose requests are not counted.
     local: Mutex<Arc<dyn ObjectStore>>,
+    /// The subfolders of local folders that count.
+    subfolders: Arc<Subfolders>,
 }
 
 impl Stores {
     /// Creates stores on top of a registry that counts requests to those that are not local.
     pub(crate) fn new(known: Arc<InstrumentedObjectStoreRegistry>) -> Arc<Self> {
-        let local = VisibleFiles::of(Arc::new(LocalFileSystem::new()));
-        Arc::new(Self { known, local: Mutex::new(local) })
+        let subfolders = Arc::default();
+        let local = VisibleFiles::local(Arc::new(LocalFileSystem::new()), &subfolders);
+        Arc::new(Self { known, local: Mutex::new(local), subfolders })
+    }
+
+    /// Which subfolders of local folders have files that are listed with them; all at first.
+    pub(crate) fn subfolders(&self) -> &Subfolders {
+        &self.subfolders
     }
 
     /// Creates stores whose requests nobody asks for.
@@ -150,10 +159,12 @@ fn http_store(url: &Url, options: &[(String, String)]) -> Result<Arc<dyn ObjectS
 
 impl ObjectStoreRegistry for Stores {
     fn register_store(&self, url: &Url, store: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
-        let store = VisibleFiles::of(store);
         match url.scheme() {
-            "file" => Some(mem::replace(&mut *self.local.lock(), store)),
-            _ => self.known.register_store(url, store),
+            "file" => {
+                let store = VisibleFiles::local(store, &self.subfolders);
+                Some(mem::replace(&mut *self.local.lock(), store))
+            }
+            _ => self.known.register_store(url, VisibleFiles::of(store)),
         }
     }
 

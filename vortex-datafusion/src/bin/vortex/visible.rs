@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::StreamExt as _;
 use futures::future::ready;
 use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
@@ -21,13 +21,25 @@ use object_store::{
 };
 use vortex_datafusion::is_hidden;
 
+use crate::subfolders::Subfolders;
+
 /// A store that lists visible files only.
 #[derive(Debug)]
-pub(crate) struct VisibleFiles(Arc<dyn ObjectStore>);
+pub(crate) struct VisibleFiles {
+    store: Arc<dyn ObjectStore>,
+    /// How to list local files.
+    local: Option<Arc<Subfolders>>,
+}
 
 impl VisibleFiles {
+    /// Those of a remote store, in which folders are only parts of names.
     pub(crate) fn of(store: Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> {
-        Arc::new(Self(store))
+        Arc::new(Self { store, local: None })
+    }
+
+    /// Those of the local file system.
+    pub(crate) fn local(store: Arc<dyn ObjectStore>, subfolders: &Arc<Subfolders>) -> Arc<dyn ObjectStore> {
+        Arc::new(Self { store, local: Some(Arc::clone(subfolders)) })
     }
 }
 
@@ -56,7 +68,11 @@ fn visible(
 #[async_trait]
 impl ObjectStore for VisibleFiles {
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        visible(self.0.list(prefix), prefix)
+        let files = match &self.local {
+            Some(subfolders) => subfolders.files(&self.store, prefix),
+            None => self.store.list(prefix),
+        };
+        visible(files, prefix)
     }
 
     fn list_with_offset(
@@ -64,26 +80,30 @@ impl ObjectStore for VisibleFiles {
         prefix: Option<&Path>,
         offset: &Path,
     ) -> BoxStream<'static, Result<ObjectMeta>> {
-        visible(self.0.list_with_offset(prefix, offset), prefix)
+        if self.local.is_some() {
+            let offset = offset.clone();
+            return self.list(prefix).try_filter(move |file| ready(file.location > offset)).boxed();
+        }
+        visible(self.store.list_with_offset(prefix, offset), prefix)
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        let (mut listed, depth) = (self.0.list_with_delimiter(prefix).await?, depth(prefix));
+        let (mut listed, depth) = (self.store.list_with_delimiter(prefix).await?, depth(prefix));
         listed.common_prefixes.retain(|folder| is_visible(folder, depth));
         listed.objects.retain(|file| is_visible(&file.location, depth));
         Ok(listed)
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
-        self.0.get_opts(path, options).await
+        self.store.get_opts(path, options).await
     }
 
     async fn get_ranges(&self, path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        self.0.get_ranges(path, ranges).await
+        self.store.get_ranges(path, ranges).await
     }
 
     async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
-        self.0.put_opts(path, payload, options).await
+        self.store.put_opts(path, payload, options).await
     }
 
     async fn put_multipart_opts(
@@ -91,31 +111,30 @@ impl ObjectStore for VisibleFiles {
         path: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        self.0.put_multipart_opts(path, options).await
+        self.store.put_multipart_opts(path, options).await
     }
 
     fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        self.0.delete_stream(paths)
+        self.store.delete_stream(paths)
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.0.copy_opts(from, to, options).await
+        self.store.copy_opts(from, to, options).await
     }
 
     async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
-        self.0.rename_opts(from, to, options).await
+        self.store.rename_opts(from, to, options).await
     }
 }
 
 impl fmt::Display for VisibleFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.store.fmt(f)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use futures::TryStreamExt as _;
     use object_store::ObjectStoreExt as _;
     use object_store::memory::InMemory;
 

@@ -242,3 +242,15 @@ async fn arrow_files_of_rust_are_not_found_in_remote_stores() {
     let is_found = plain.context.sql(statement).await.is_ok();
     assert_wrong(is_found, false, true, "`schema` in formats/ipc.rs of the command line");
 }
+
+#[tokio::test]
+async fn a_copy_that_fails_replaces_the_file() {
+    let plain = Plain::new(1);
+    let file = plain.folder().join("a.csv");
+    std::fs::write(&file, "a\n7\n").unwrap();
+    let rows = "SELECT 100 / (9000 - value) AS a FROM generate_series(1, 9000)";
+    let copy = format!("COPY ({rows}) TO '{}' STORED AS CSV", file.display());
+    assert!(plain.try_rows(&copy).await.is_err());
+    let is_kept = std::fs::read_to_string(&file).unwrap() == "a\n7\n";
+    assert_wrong(is_kept, false, true, "bin/vortex/formats/whole_files.rs");
+}

@@ -9,9 +9,8 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
-use arrow::error::ArrowError;
 use datafusion::catalog::TableProvider;
-use datafusion::common::{Column, DFSchema, DataFusionError};
+use datafusion::common::{Column, DFSchema};
 use datafusion::config::{CsvOptions, JsonOptions, TableParquetOptions};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::arrow::ArrowFormat;
@@ -39,16 +38,10 @@ use super::numbered::numbered;
 use super::sort::SortKey;
 use super::{parquet, stdin, vortex};
 use crate::failure::{Failure, Outcome};
-use crate::formats::{Corrected, Format, INT96_UNIT};
+use crate::formats::{Corrected, Format, INT96_UNIT, LINES_FOR_TYPES};
 use crate::memory::sort_within;
 use crate::stores::Stores;
 
-/// Number of lines of CSV files, and of JSON files that are not on a local disk, from which the types of
-/// columns are inferred.
-const LINES_FOR_TYPES: usize = 100_000;
-/// What to do if they do not fit later lines.
-const TYPES: &str =
-    "; set types in SQL: CREATE EXTERNAL TABLE t (name TYPE, ...) STORED AS ... LOCATION '...'";
 /// Number of requests at the same time for files on local disks, if there are more files than this.
 const REQUESTS: usize = 64;
 
@@ -230,7 +223,7 @@ impl Reader {
         let batches = execute_stream(Arc::clone(&plan), self.context.task_ctx())?;
         let place = if let [file] = files { Some(file.name.clone()) } else { None };
         let batches = batches.map_err(move |error| {
-            let error = with_advice(error, &read);
+            let error = with_name(error.into(), &read);
             match &place {
                 Some(place) => Failure::at(place, error),
                 None => error,
@@ -269,28 +262,10 @@ fn check_columns<'a>(
     Err(Failure::error(format!("{place}: no column `{name}`; there are: {there}{advice}")))
 }
 
-/// The error about a value that does not fit the type of its column of a table, with what to do about it.
-fn with_advice(error: DataFusionError, table: &Schema) -> Failure {
-    let advice = match error.find_root() {
-        DataFusionError::ArrowError(cause, _) => match cause.as_ref() {
-            ArrowError::ParseError(_) => TYPES,
-            ArrowError::JsonError(message) if message.contains("failed to parse") => TYPES,
-            ArrowError::JsonError(message) if message.contains("expected") => {
-                "; a column of JSON needs values of one type"
-            }
-            _ => "",
-        },
-        _ => "",
-    };
-    match Failure::from(error) {
-        Failure::Error(message) => Failure::Error(with_name(message, table) + advice),
-        other => other,
-    }
-}
-
 /// An error about a value of a CSV file with the name of the column, instead of its position, and the line as editors
 /// count.
-fn with_name(message: String, table: &Schema) -> String {
+fn with_name(failure: Failure, table: &Schema) -> Failure {
+    let Failure::Error(message) = failure else { return failure };
     let named = || {
         let (before, rest) = message.split_once("' for column ")?;
         let (column, rest) = rest.split_once(" at line ")?;
@@ -299,7 +274,7 @@ fn with_name(message: String, table: &Schema) -> String {
         let name = table.fields().get(column)?.name();
         Some(format!("{before}' for column `{name}` at line {line}.{after}"))
     };
-    named().unwrap_or(message)
+    Failure::Error(named().unwrap_or(message))
 }
 
 pub(super) fn are_local(files: &[Found]) -> bool {

@@ -1,6 +1,7 @@
 //! Other formats than Vortex as DataFusion reads and writes them, except that errors about their columns name the file,
 //! Arrow files with columns of the same name are refused, the columns of Arrow files and the types of columns of text
-//! are found here, and minima and maxima of floats in Parquet files are estimates.
+//! are found here, declared columns of CSV files are compared with their headers, minima and maxima of floats in
+//! Parquet files are estimates, and files are written whole or not at all.
 
 use std::collections::HashMap;
 use std::slice;
@@ -19,7 +20,9 @@ use datafusion::physical_expr::LexRequirement;
 use datafusion::physical_plan::ExecutionPlan;
 use object_store::{ObjectMeta, ObjectStore};
 
+use super::csv::Headers;
 use super::text::named;
+use super::whole_files::whole_files;
 use super::{ipc, parquet, text};
 
 /// A format of DataFusion.
@@ -29,12 +32,17 @@ pub(crate) struct Corrected {
     /// Whether columns of CSV files without a value in their first lines are of type Null: other files may tell more.
     /// Otherwise, they are text.
     keeps_null: bool,
+    headers: Headers,
 }
 
 impl Corrected {
     /// A format whose files may be some of several that make one table.
     pub(crate) fn of(format: impl FileFormat) -> Self {
-        Self { format: Arc::new(format), keeps_null: true }
+        Self::new(Arc::new(format), true)
+    }
+
+    fn new(format: Arc<dyn FileFormat>, keeps_null: bool) -> Self {
+        Self { format, keeps_null, headers: Headers::default() }
     }
 
     /// An error about the columns of files, with the name of the first one that has an error of its own.
@@ -116,6 +124,7 @@ impl FileFormat for Corrected {
         session: &dyn Session,
         config: FileScanConfig,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        text::check(self.format.as_ref(), session, &config, &self.headers).await?;
         self.format.create_physical_plan(session, config).await
     }
 
@@ -126,7 +135,7 @@ impl FileFormat for Corrected {
         config: FileSinkConfig,
         order: Option<LexRequirement>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.format.create_writer_physical_plan(input, session, config, order).await
+        self.format.create_writer_physical_plan(input, session, config, order).await.map(whole_files)
     }
 
     fn file_source(&self, schema: TableSchema) -> Arc<dyn FileSource> {
@@ -150,10 +159,10 @@ impl FileFormatFactory for CorrectedFormats {
         session: &dyn Session,
         options: &HashMap<String, String>,
     ) -> Result<Arc<dyn FileFormat>> {
-        Ok(Arc::new(Corrected { format: self.0.create(session, options)?, keeps_null: false }))
+        Ok(Arc::new(Corrected::new(self.0.create(session, options)?, false)))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(Corrected { format: self.0.default(), keeps_null: false })
+        Arc::new(Corrected::new(self.0.default(), false))
     }
 }

@@ -3,6 +3,7 @@
 //! DataFusion cuts a file into pieces at line breaks, even at those within quotes, and parses each by itself.
 //! Here, a file is parsed from its start.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::csv::reader::Format;
@@ -10,12 +11,13 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::Session;
 use datafusion::common::{Result, exec_err};
 use datafusion::config::CsvOptions;
-use datafusion::datasource::file_format::DEFAULT_SCHEMA_INFER_MAX_RECORD;
 use futures::stream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::ObjectMeta;
 use object_store::path::Path;
+use parking_lot::Mutex;
 
+use super::LINES_FOR_TYPES;
 use super::text::Files;
 use crate::columns::{repeated_name, with_types};
 
@@ -30,9 +32,9 @@ pub(super) async fn schema(
     session: &dyn Session,
     files: &Files<'_>,
 ) -> Result<SchemaRef> {
-    let has_header = options.has_header.unwrap_or(session.config_options().catalog.has_header);
+    let has_header = has_header(options, session);
     let format = format(options, has_header);
-    let rows = options.schema_infer_max_rec.unwrap_or(DEFAULT_SCHEMA_INFER_MAX_RECORD);
+    let rows = options.schema_infer_max_rec.unwrap_or(LINES_FOR_TYPES);
     let mut left = rows;
     let mut schemas = Vec::new();
     let mut objects = files.objects.iter();
@@ -83,6 +85,77 @@ async fn inferred(
         .await
 }
 
+/// The files whose headers have been compared with the columns of a table: their paths, times and sizes.
+#[derive(Debug, Default)]
+pub(super) struct Headers(Mutex<HashSet<(Path, i64, u64)>>);
+
+impl Headers {
+    /// Those of some files whose headers have not been compared.
+    pub(super) fn unchecked<'a>(&self, files: impl Iterator<Item = &'a ObjectMeta>) -> Vec<ObjectMeta> {
+        let checked = self.0.lock();
+        files.filter(|file| !checked.contains(&identity(file))).cloned().collect()
+    }
+
+    /// Refuses files in which a column of the table is at another place: as columns are read by position, values would
+    /// be taken for those of other columns. A column may have a name of which there is none in the header.
+    pub(super) async fn check(
+        &self,
+        options: &CsvOptions,
+        session: &dyn Session,
+        files: &Files<'_>,
+        table: &Schema,
+    ) -> Result<()> {
+        if !has_header(options, session) {
+            return Ok(());
+        }
+        let format = format(options, true);
+        let compared = files.objects.iter().map(|object| {
+            let (format, table) = (format.clone(), table.clone());
+            files.read(object, move |file| {
+                let (header, _) = format.infer_schema(file, Some(0))?;
+                Ok(check_places(&table, &header)?)
+            })
+        });
+        let compared: Vec<_> = compared.collect();
+        let () = stream::iter(compared).buffered(READ_AT_ONCE).try_collect().await?;
+        self.0.lock().extend(files.objects.iter().map(identity));
+        Ok(())
+    }
+}
+
+fn identity(file: &ObjectMeta) -> (Path, i64, u64) {
+    (file.location.clone(), file.last_modified.timestamp_micros(), file.size)
+}
+
+/// Refuses a header that has more names than there are columns, or that of a column at another place only.
+fn check_places(table: &Schema, header: &Schema) -> Result<(), String> {
+    let names: Vec<&str> = header.fields().iter().map(|field| field.name().as_str()).collect();
+    let order = names.join(", ");
+    let declared = table.fields().len();
+    if names.len() > declared {
+        return Err(format!(
+            "the table has {declared} of {} columns, which are read by position; declare all of them in this order: {order}",
+            names.len()
+        ));
+    }
+    for (at, column) in table.fields().iter().enumerate() {
+        let is_name = |name: &&str| name.trim().eq_ignore_ascii_case(column.name());
+        if names.get(at).is_some_and(is_name) {
+            continue;
+        }
+        if let Some(place) = names.iter().position(is_name) {
+            return Err(format!(
+                "column {} of the table is `{}`, which is column {} of the file, and columns are read by position; declare \
+                 all of them in this order: {order}",
+                at + 1,
+                column.name(),
+                place + 1,
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Refuses files whose columns are in another order than those of the first one: as they are read by position, values
 /// would be taken for those of other columns.
 fn check_order<'a>(mut files: impl Iterator<Item = (&'a Path, &'a Schema)>) -> Result<()> {
@@ -108,6 +181,10 @@ pub(crate) fn text_if_empty(schema: &Schema) -> Schema {
         DataType::Null => DataType::Utf8,
         other => other.clone(),
     })
+}
+
+fn has_header(options: &CsvOptions, session: &dyn Session) -> bool {
+    options.has_header.unwrap_or(session.config_options().catalog.has_header)
 }
 
 fn format(options: &CsvOptions, has_header: bool) -> Format {

@@ -13,14 +13,14 @@ use arrow::error::ArrowError;
 use arrow::json::reader::{ValueIter, infer_json_schema_from_iterator};
 use datafusion::common::Result;
 use datafusion::config::JsonOptions;
-use datafusion::datasource::file_format::DEFAULT_SCHEMA_INFER_MAX_RECORD;
 use serde_json::Value;
 
+use super::LINES_FOR_TYPES;
 use super::text::Files;
 
 /// The columns of files, with types that fit their first rows.
 pub(super) async fn schema(options: &JsonOptions, files: &Files<'_>) -> Result<SchemaRef> {
-    let mut left = options.schema_infer_max_rec.unwrap_or(DEFAULT_SCHEMA_INFER_MAX_RECORD);
+    let mut left = options.schema_infer_max_rec.unwrap_or(LINES_FOR_TYPES);
     let (mut schemas, mut unsigned) = (Vec::new(), HashSet::new());
     for object in files.objects {
         let (schema, names, read) = files

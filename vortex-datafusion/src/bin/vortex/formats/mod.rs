@@ -8,6 +8,7 @@ mod ipc;
 mod json;
 mod parquet;
 mod text;
+mod whole_files;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -27,6 +28,10 @@ pub(crate) use corrected::Corrected;
 use corrected::CorrectedFormats;
 pub(crate) use csv::text_if_empty;
 pub(crate) use parquet::INT96_UNIT;
+
+/// Number of lines of CSV files, and of JSON files unless all are looked at, from which the types of columns are
+/// inferred.
+pub(crate) const LINES_FOR_TYPES: usize = 100_000;
 
 /// A format of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

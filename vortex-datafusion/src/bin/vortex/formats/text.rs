@@ -12,12 +12,14 @@ use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::csv::CsvFormat;
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::datasource::file_format::json::JsonFormat;
+use datafusion::datasource::physical_plan::FileScanConfig;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _};
 use tokio::runtime::Handle;
 use vortex_core::io::object_name;
 
+use super::csv::Headers;
 use super::{csv, json};
 
 /// The columns of files; `None` if they are to be inferred by the format. With `keeps_null`, columns of CSV files
@@ -42,6 +44,21 @@ pub(super) async fn schema(
         }
         _ => Ok(None),
     }
+}
+
+/// Refuses to scan files whose columns are not those of the table.
+pub(super) async fn check(
+    format: &dyn FileFormat,
+    session: &dyn Session,
+    scan: &FileScanConfig,
+    headers: &Headers,
+) -> Result<()> {
+    let Some(format) = format.downcast_ref::<CsvFormat>() else { return Ok(()) };
+    let store = session.runtime_env().object_store(&scan.object_store_url)?;
+    let scanned = scan.file_groups.iter().flat_map(|group| group.files());
+    let objects = headers.unchecked(scanned.map(|file| &file.object_meta));
+    let files = Files { store: &store, objects: &objects, compression: format.compression_type() };
+    headers.check(format.options(), session, &files, scan.file_schema()).await
 }
 
 /// The files whose columns are wanted.

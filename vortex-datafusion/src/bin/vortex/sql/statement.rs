@@ -4,20 +4,22 @@
 //! format itself gets them, so unprefixed options of Vortex tables fail there. Here, every option is passed
 //! to the format, and those of a store also to the store.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
+use datafusion::common::DataFusionError;
 use datafusion::common::instant::Instant;
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::dml::CopyTo;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as PlanStatement};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use datafusion::sql::parser::{DFParser, Statement};
+use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser;
 use datafusion::sql::sqlparser::dialect::{Dialect, dialect_from_str};
+use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
@@ -58,9 +60,8 @@ impl Session {
     /// Runs the statements in a text, in order, up to the first one that fails.
     pub(super) async fn run(&self, sql: &str) -> Outcome {
         let dialect = self.dialect()?;
-        let mut statements = DFParser::parse_sql_with_dialect(sql, dialect.as_ref())?;
+        let mut statements = parse(sql, dialect.as_ref())?;
         while let Some(mut statement) = statements.pop_front() {
-            select_all(&mut statement);
             set_default(&mut statement);
             describe(&mut statement);
             home::expand(&mut statement);
@@ -85,6 +86,9 @@ impl Session {
         if let Some(listings) = self.context.runtime_env().cache_manager.get_list_files_cache() {
             listings.clear();
         }
+        let only_of_values =
+            self.context.state().config_options().execution.listing_table_ignore_subdirectory;
+        self.stores.subfolders().only_of_values(only_of_values);
         let mut print = self.print.clone();
         if shows_settings(&statement) {
             print.maxrows = MaxRows::Unlimited;
@@ -145,6 +149,12 @@ impl Session {
         // How many rows there were.
         Ok(print.print_batches(Arc::new(Schema::empty()), &[], start, rows, format)?)
     }
+}
+
+/// The statements in a text.
+fn parse(sql: &str, dialect: &dyn Dialect) -> Result<VecDeque<Statement>, DataFusionError> {
+    let tokens = Tokenizer::new(dialect, sql).tokenize_with_location().map_err(ParserError::from)?;
+    DFParserBuilder::new(select_all(tokens, dialect)).with_dialect(dialect).build()?.parse_statements()
 }
 
 /// Directs output to the target of a link, and refuses devices and the like: stores write to another name and rename,
