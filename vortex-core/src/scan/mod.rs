@@ -295,8 +295,8 @@ impl ScanBuilder {
         self
     }
 
-    /// Sets the scheduler that issues the reads, except those of single rows of local files; by default, the [scheduler of the
-    /// process](Scheduler::shared).
+    /// Sets the scheduler that issues the reads, except those of single rows of local files; by default, the
+    /// [scheduler of the process](Scheduler::shared).
     #[must_use]
     pub fn with_scheduler(mut self, scheduler: Arc<Scheduler>) -> Self {
         self.scheduler = Some(scheduler);
