@@ -38,7 +38,8 @@ impl Subfolders {
     }
 }
 
-/// The files in a local folder and those subfolders that are visible and entered. Links to folders are followed, unless they lead back.
+/// The files in a local folder and those subfolders that are visible and entered. Links to folders are followed,
+/// unless they lead back.
 pub(crate) fn files_below(
     store: Arc<dyn ObjectStore>,
     folder: Path,
