@@ -337,18 +337,22 @@ fn json_columns_keep_the_order_of_the_first_line() {
 fn what_is_wrong_with_an_input_is_told() {
     let folder = TempDir::new().unwrap();
     let out = path(&folder, "out.vortex");
-    let zipped = path(&folder, "zip.csv.gz");
+    let zipped = path(&folder, "zip.parquet.gz");
     fs::write(&zipped, "zipped").unwrap();
-    for from in [&[][..], &["--from", "csv"]] {
+    for from in [&[][..], &["--from", "parquet"]] {
         let line = fails(&[&["convert"], from, &[&zipped, &out]].concat(), 2);
-        assert!(line.contains("is compressed") && line.contains("COPY (SELECT * FROM"), "{line}");
+        assert!(line.contains("is compressed (gz)") && line.contains("decompress it first"), "{line}");
     }
+    let damaged = path(&folder, "damaged.csv.gz");
+    fs::write(&damaged, "zipped").unwrap();
+    let line = fails(&["convert", &damaged, &out], 1);
+    assert!(line.matches("damaged.csv.gz").count() == 1, "{line}");
     // Nor are they silently left out of a folder.
     fs::create_dir(folder.path().join("logs")).unwrap();
-    fs::write(folder.path().join("logs/1.csv.gz"), "zipped").unwrap();
+    fs::write(folder.path().join("logs/1.parquet.gz"), "zipped").unwrap();
     fs::write(folder.path().join("logs/2.csv"), "a\n1\n").unwrap();
     let line = fails(&["convert", &path(&folder, "logs/"), &out], 2);
-    assert!(line.contains("1.csv.gz: is compressed"), "{line}");
+    assert!(line.contains("1.parquet.gz: is compressed"), "{line}");
     let twice = path(&folder, "twice.csv");
     for lines in ["a,a\n1,2\n", "a,b,a\n1,2,3\n"] {
         fs::write(&twice, lines).unwrap();

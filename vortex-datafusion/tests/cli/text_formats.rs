@@ -254,3 +254,81 @@ fn values_that_do_not_fit_are_told_with_what_to_do() {
         assert!(line.contains("declare types that fit: CREATE EXTERNAL TABLE"), "{line}");
     }
 }
+
+#[test]
+fn text_is_converted_as_its_name_and_the_arguments_say() {
+    let folder = TempDir::new().unwrap();
+    let converted = |name: &str, text: &str, options: &[&str]| {
+        let (file, out) = (path(&folder, name), path(&folder, "out.vortex"));
+        if !text.is_empty() {
+            fs::write(&file, text).unwrap();
+        }
+        ok(&[&["convert"], options, &[&file, &out]].concat());
+        csv(&format!("FROM '{out}'"))
+    };
+    assert_eq!(converted("a.tsv", "a\tb\n1\tx,y\n", &[]), "a,b\n1,\"x,y\"\n");
+    assert_eq!(converted("a.csv", "a;b\n1;x\n", &["--delimiter", ";"]), "a,b\n1,x\n");
+    assert_eq!(
+        converted("b.csv", "1|x\n2|y\n", &["--delimiter", "|", "--no-header"]),
+        "column_1,column_2\n1,x\n2,y\n"
+    );
+    assert_eq!(converted("c.csv", "a;b\n1\n", &["--delimiter", ","]), "a;b\n1\n");
+    for (extension, name) in [("gz", "gzip"), ("bz2", "bzip2"), ("xz", "xz"), ("zst", "zstd")] {
+        let options = format!("OPTIONS ('format.compression' '{name}')");
+        let file = path(&folder, &format!("a.csv.{extension}"));
+        let rows = "SELECT value AS n, 'x' AS t FROM generate_series(1, 2000)";
+        ok(&["sql", "-q", "-c", &format!("COPY ({rows}) TO '{file}' STORED AS CSV {options}")]);
+        let sum = |rows: &str| {
+            rows.lines()
+                .skip(1)
+                .map(|row| row.split(',').next().unwrap().parse::<u64>().unwrap())
+                .sum::<u64>()
+        };
+        assert_eq!(sum(&converted(&format!("a.csv.{extension}"), "", &[])), 2_001_000, "{extension}");
+        let file = path(&folder, &format!("a.json.{extension}"));
+        let rows = "SELECT 1 AS z, 'x' AS a";
+        ok(&["sql", "-q", "-c", &format!("COPY ({rows}) TO '{file}' STORED AS JSON {options}")]);
+        assert_eq!(converted(&format!("a.json.{extension}"), "", &[]), "z,a\n1,x\n", "{extension}");
+    }
+    let parts = folder.path().join("parts");
+    fs::create_dir(&parts).unwrap();
+    for name in ["a.csv.gz", "a.json.gz", "a.tsv"] {
+        let to = parts.join(name.replace("a.", &format!("{}.", name.split('.').nth(1).unwrap())));
+        fs::copy(path(&folder, name), to).unwrap();
+    }
+    ok(&["convert", &format!("{}/", parts.display()), &path(&folder, "out/")]);
+    assert_eq!(names(folder.path().join("out")), ["csv.vortex", "json.vortex", "tsv.vortex"]);
+    let line = fails(&["convert", &path(&folder, "a.csv"), &path(&folder, "out.vortex")], 1);
+    assert!(line.contains("its only column is called `a;b`") && line.contains("--delimiter ';'"), "{line}");
+    let parquet = path(&folder, "a.parquet");
+    copy("SELECT 1 AS a", &parquet);
+    let line = fails(&["convert", "--no-header", &parquet, &path(&folder, "out.vortex")], 2);
+    assert!(line.contains("apply to CSV files only"), "{line}");
+}
+
+#[test]
+fn types_of_csv_columns_may_be_given() {
+    let folder = TempDir::new().unwrap();
+    let (file, out) = (path(&folder, "a.csv"), path(&folder, "out.vortex"));
+    fs::write(&file, "zip,price,day,n\n01234,1.50,2020-01-02,7\n,-0.25,2020-01-03,8\n").unwrap();
+    let types = ["zip=VARCHAR", "price=DECIMAL(10, 2)", "day=TIMESTAMP"];
+    let types: Vec<&str> = types.iter().flat_map(|given| ["--type", given]).collect();
+    ok(&[&["convert"], &types[..], &[&file, &out]].concat());
+    let rows = csv(&format!("SELECT *, arrow_typeof(price) AS p, arrow_typeof(day) AS d FROM '{out}'"));
+    let expected = "zip,price,day,n,p,d\n\
+                    01234,1.50,2020-01-02T00:00:00,7,\"Decimal128(10, 2)\",Timestamp(ns)\n\
+                    ,-0.25,2020-01-03T00:00:00,8,\"Decimal128(10, 2)\",Timestamp(ns)\n";
+    assert_eq!(rows, expected);
+    for (given, status, told) in [
+        ("price=DECIMAL(10, 1)", 1, "column `price`: `-0.25` does not fit Decimal128(10, 1)"),
+        ("price=DECIMAL(2, 2)", 1, "column `price`: `1.50` does not fit Decimal128(2, 2)"),
+        ("zip=INT", 0, ""),
+        ("n=DATE", 1, "column `n`: `7` does not fit Date32"),
+        ("zap=INT", 2, "has no column `zap`; there are: zip, price, day, n"),
+        ("zip=MONEY", 2, "`MONEY` is no type of SQL"),
+    ] {
+        let output = run(&["convert", "--type", given, &file, &out]);
+        assert_eq!(output.status.code(), Some(status), "{given}");
+        assert!(stderr(&output).contains(told), "{given}: {}", stderr(&output));
+    }
+}

@@ -117,8 +117,7 @@ const RAISE_LIMIT: &str = "raise --memory-limit";
 
 const OTHER: &str =
     "the file is damaged, cut short, or of another format: STORED AS in SQL, or --from, names it";
-const TYPES: &str =
-    "declare types that fit: CREATE EXTERNAL TABLE t (name TYPE, ...) STORED AS ... LOCATION '...'";
+const TYPES: &str = "declare types that fit: CREATE EXTERNAL TABLE t (name TYPE, ...) STORED AS ... LOCATION '...', or convert --type";
 
 /// What to do about errors of libraries, which do not tell.
 const ADVICE: [(&str, &str); 19] = [
@@ -136,10 +135,10 @@ const ADVICE: [(&str, &str); 19] = [
     ),
     (
         "Expected 1 records, found",
-        "if commas do not separate the fields: a table with OPTIONS ('format.delimiter' ';')",
+        "if commas do not separate the fields: a table with OPTIONS ('format.delimiter' ';'), or convert --delimiter ';'",
     ),
     ("Error while parsing value", TYPES),
-    ("which was inferred from the first lines", TYPES),
+    ("the type of the first lines, or the one given", TYPES),
     ("failed to parse \"", TYPES),
     ("whilst decoding field", "a column of JSON needs values of one type"),
     ("Failed to parse Arrow file as either", OTHER),

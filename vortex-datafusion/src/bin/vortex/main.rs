@@ -66,11 +66,8 @@ enum Command {
     Inspect(inspect::Arguments),
     /// Convert files between Vortex, Parquet, Arrow, CSV and JSON lines.
     ///
-    /// Types of CSV and JSON columns are inferred (CSV: from the first 100,000 lines): `01234` becomes 1234. To
-    /// set types or a delimiter, or to read `.csv.gz`, use SQL:
-    ///
-    /// CREATE EXTERNAL TABLE c (zip VARCHAR) STORED AS CSV LOCATION 'zip.csv' OPTIONS ('format.delimiter' ';');
-    /// COPY c TO 'zip.vortex'
+    /// Types of CSV and JSON columns are inferred (CSV: from the first 100,000 lines): `01234` becomes 1234, unless
+    /// `--type` says otherwise. CSV and JSON may be compressed: `.csv.gz`, `.bz2`, `.xz`, `.zst`.
     ///
     /// CSV has no nulls: they are written as empty fields, like empty strings.
     #[command(after_help = AFTER_HELP)]

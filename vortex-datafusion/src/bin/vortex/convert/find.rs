@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::object_store::ObjectStoreRegistry as _;
 use datafusion::execution::session_state::SessionState;
@@ -14,6 +15,8 @@ use url::Url;
 use vortex_core::io::object_name;
 use vortex_datafusion::{if_folder, listing_url, local_path};
 
+use super::input::reader_of;
+use super::text_form::{CsvArguments, TextForm, form_of};
 use crate::failure::{Failure, Outcome};
 use crate::formats::Format;
 use crate::stores::Stores;
@@ -26,6 +29,8 @@ pub(super) struct Found {
     /// Its path below the given folder, or its name if there is none.
     pub(super) relative: PathBuf,
     pub(super) format: Format,
+    /// How it is read if it is text.
+    pub(super) form: TextForm,
     pub(super) url: ListingTableUrl,
     pub(super) meta: ObjectMeta,
     /// The folder in which it was found, if subfolders are named after values: `day=1/`.
@@ -42,6 +47,16 @@ impl Found {
         Self { partitioned: None, ..self.clone() }
     }
 
+    /// Whether this and another file can be part of one table.
+    pub(super) fn is_read_like(&self, other: &Self) -> bool {
+        (self.format, self.form) == (other.format, other.form)
+    }
+
+    /// The format of DataFusion that reads it.
+    pub(super) fn reader(&self) -> Arc<dyn FileFormat> {
+        reader_of(self.format, self.form)
+    }
+
     /// The path of a Parquet file on a local disk.
     pub(super) fn local_parquet(&self) -> Option<PathBuf> {
         let is_local = self.format == Format::Parquet && self.url.scheme() == "file";
@@ -55,6 +70,7 @@ pub(super) async fn find(
     state: &SessionState,
     place: &str,
     format: Option<Format>,
+    csv: &CsvArguments,
 ) -> Outcome<Vec<Found>> {
     let at_place = |error: Failure| Failure::at(place, error);
     let url = listing_url(place).map_err(|error| at_place(error.into()))?;
@@ -79,24 +95,14 @@ pub(super) async fn find(
             Some(parts) if !is_one => parts.collect::<PathBuf>(),
             _ => PathBuf::from(meta.location.filename().unwrap_or_default()),
         };
-        let is_data = is_one || format.or_else(|| Format::of_path(&relative.with_extension(""))).is_some();
-        if let Some(extension) = compression(&relative).filter(|_| is_data) {
+        let read = form_of(&relative, format, csv).map_err(|told| {
             let name = if is_one { place.to_owned() } else { relative.display().to_string() };
-            return Err(Failure::Usage(format!(
-                "{name}: is compressed ({extension}); convert it with vortex sql \"COPY (SELECT * FROM '{name}') TO \
-                 ...\""
-            )));
-        }
-        let format = match format.or_else(|| Format::of_path(&relative)) {
-            Some(format) => format,
+            Failure::Usage(format!("{name}: {told}"))
+        })?;
+        let (format, form) = match read {
+            Some(read) => read,
             // A folder may contain other files too.
             None if !is_one => continue,
-            None if relative.extension().is_some_and(|extension| extension == "tsv") => {
-                return Err(Failure::Usage(format!(
-                    "{place}: tab-separated values can be converted with vortex sql: CREATE EXTERNAL TABLE t STORED AS CSV \
-                     LOCATION '{place}' OPTIONS ('format.delimiter' E'\\t')"
-                )));
-            }
             None => return Err(Failure::Usage(format!("{place}: unknown format; set it with --from"))),
         };
         let name = if is_one { place.to_owned() } else { object_name(store.as_ref(), &meta.location) };
@@ -105,7 +111,17 @@ pub(super) async fn find(
         let partitioned = has_values.then(|| url.clone());
         let in_subfolder = is_folder && folders_of(&relative).any(|folder| !folder.contains('='));
         let url = one_file(&url, &meta)?;
-        files.push(Found { name, relative, format, url, meta, partitioned, in_subfolder, temporary: None });
+        files.push(Found {
+            name,
+            relative,
+            format,
+            form,
+            url,
+            meta,
+            partitioned,
+            in_subfolder,
+            temporary: None,
+        });
     }
     if files.is_empty() {
         return Err(Failure::error(format!("{place}: no file has the extension of a known format")));
@@ -122,12 +138,6 @@ async fn objects(stores: &Stores, state: &SessionState, url: &ListingTableUrl) -
     // The session keeps the list, for the table of a folder.
     let store = stores.get_store(url.as_ref())?;
     Ok(url.list_all_files(state, &store, "").await?.try_collect().await?)
-}
-
-/// The extension of a path if it is that of a compressed file.
-fn compression(path: &Path) -> Option<&str> {
-    let extension = path.extension()?.to_str()?;
-    ["gz", "bz2", "xz", "zst"].into_iter().find(|known| extension.eq_ignore_ascii_case(known))
 }
 
 /// The names of the folders in a path.

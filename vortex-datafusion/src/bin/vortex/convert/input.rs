@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::{Column, DFSchema};
 use datafusion::config::{CsvOptions, JsonOptions, TableParquetOptions};
@@ -36,6 +36,7 @@ use super::find::{Found, find};
 use super::given_order::in_given_order;
 use super::numbered::numbered;
 use super::sort::SortKey;
+use super::text_form::{CsvArguments, TextForm};
 use super::{parquet, stdin, vortex};
 use crate::failure::{Failure, Outcome};
 use crate::formats::{Corrected, Format, INT96_UNIT, LINES_FOR_TYPES};
@@ -51,6 +52,8 @@ pub(super) struct Wanted<'a> {
     pub(super) columns: Option<&'a [String]>,
     pub(super) limit: Option<u64>,
     pub(super) sort_by: &'a [SortKey],
+    /// Types of columns of CSV files.
+    pub(super) types: &'a [(String, DataType)],
 }
 
 impl Wanted<'_> {
@@ -125,11 +128,16 @@ impl Reader {
     }
 
     /// The files at a place: a path or URL of a file or a folder, a glob, or `-` for standard input.
-    pub(super) async fn find(&self, place: &str, format: Option<Format>) -> Outcome<Vec<Found>> {
+    pub(super) async fn find(
+        &self,
+        place: &str,
+        format: Option<Format>,
+        csv: &CsvArguments,
+    ) -> Outcome<Vec<Found>> {
         if place == "-" {
-            return Box::pin(stdin::copy(self, format)).await;
+            return Box::pin(stdin::copy(self, format, csv)).await;
         }
-        find(&self.stores, &self.context.state(), place, format).await
+        find(&self.stores, &self.context.state(), place, format, csv).await
     }
 
     /// The rows of files, one file after the other.
@@ -155,13 +163,14 @@ impl Reader {
 
     /// Rows read by DataFusion.
     async fn query(&self, files: &[Found], wanted: &Wanted<'_>) -> Outcome<Rows> {
-        let Some(format) = files.first().map(|file| file.format) else {
+        let Some(first) = files.first() else {
             return Err(Failure::error("no file to convert"));
         };
-        if let Some(other) = files.iter().find(|file| file.format != format) {
+        if let Some(other) = files.iter().find(|file| !file.is_read_like(first)) {
             return Err(Failure::Usage(format!(
-                "{}: does not have the format of {}; convert files of several formats into a folder",
-                other.name, files[0].name
+                "{}: does not have the format of {}, or is compressed in another way; convert files of several formats into a \
+                 folder",
+                other.name, first.name
             )));
         }
         if files.len() > REQUESTS && are_local(files) {
@@ -169,7 +178,7 @@ impl Reader {
             let store = LimitStore::new(LocalFileSystem::new(), REQUESTS);
             self.stores.register_store(files[0].url.as_ref(), Arc::new(store));
         }
-        let (table, times) = self.table(files, format, wanted).await?;
+        let (table, checked) = self.table(files, first, wanted).await?;
         let table: Arc<dyn TableProvider> = Arc::new(table);
         let read = table.schema();
         let mut frame = self.context.read_table(Arc::clone(&table))?;
@@ -185,7 +194,7 @@ impl Reader {
             wanted.columns.map(|names| names.iter().map(String::as_str).collect());
         check_columns(&files[0].name, columns.iter().flatten().copied(), frame.schema(), |_| "")?;
         if wanted.sort_by.is_empty() {
-            frame = times.converted(frame)?;
+            frame = checked.converted(frame)?;
         } else {
             let needed = columns.as_ref().map(|columns| {
                 let fields = read.fields().iter().enumerate();
@@ -196,7 +205,7 @@ impl Reader {
             let number = Column::from_name(number);
             let keys = wanted.sort_by.iter().map(sort_expr);
             let keys = keys.chain([Expr::Column(number.clone()).sort(true, false)]).collect();
-            frame = times.converted(self.context.read_table(Arc::new(rows))?)?.sort(keys)?;
+            frame = checked.converted(self.context.read_table(Arc::new(rows))?)?.sort(keys)?;
             frame = frame.drop_columns(&[number])?;
         }
         if let Some(columns) = columns {
@@ -281,7 +290,7 @@ pub(super) fn are_local(files: &[Found]) -> bool {
     files.iter().all(|file| file.url.scheme() == "file")
 }
 
-pub(super) fn reader_of(format: Format) -> Arc<dyn FileFormat> {
+pub(super) fn reader_of(format: Format, form: TextForm) -> Arc<dyn FileFormat> {
     match format {
         Format::Vortex => {
             let mut options = VortexOptions::default();
@@ -297,13 +306,21 @@ pub(super) fn reader_of(format: Format) -> Arc<dyn FileFormat> {
         }
         Format::Arrow => Arc::new(Corrected::of(ArrowFormat)),
         Format::Csv => {
-            let options = CsvOptions::default().with_has_header(true).with_newlines_in_values(true);
-            let options = options.with_schema_infer_max_rec(LINES_FOR_TYPES);
+            let options = CsvOptions::default()
+                .with_has_header(form.has_header)
+                .with_delimiter(form.delimiter.unwrap_or(b','))
+                .with_newlines_in_values(true)
+                .with_file_compression_type(form.compression)
+                .with_schema_infer_max_rec(LINES_FOR_TYPES);
             Arc::new(Corrected::of(CsvFormat::default().with_options(options)))
         }
         // Keys that do not occur in the lines that are looked at would be dropped silently.
         Format::Json => {
-            let options = JsonOptions { schema_infer_max_rec: Some(usize::MAX), ..JsonOptions::default() };
+            let options = JsonOptions {
+                schema_infer_max_rec: Some(usize::MAX),
+                compression: form.compression,
+                ..JsonOptions::default()
+            };
             Arc::new(Corrected::of(JsonFormat::default().with_options(options)))
         }
     }

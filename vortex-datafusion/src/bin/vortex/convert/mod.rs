@@ -11,6 +11,7 @@
 //! space, on disk. Each output has a temporary name, or is an upload, until it is complete: a file with the final name
 //! is always complete.
 
+mod checked;
 mod destination;
 mod encoder;
 mod find;
@@ -25,7 +26,7 @@ mod schemas;
 mod sort;
 mod stdin;
 mod table;
-mod times;
+mod text_form;
 mod vortex;
 mod writer_types;
 
@@ -56,6 +57,7 @@ use input::{Reader, Rows, Wanted};
 use output::{Form, Outputs, Target};
 pub(crate) use partial::remove_all as remove_partial_files;
 use sort::SortKey;
+use text_form::{CsvArguments, renamed};
 
 /// Number of small files that are converted at once, into a file each, and the bytes up to which files are small.
 const AT_ONCE: usize = 4;
@@ -98,6 +100,8 @@ pub(crate) struct Arguments {
     /// Go on after a file that cannot be converted; the exit code tells. By default, no more files are begun.
     #[arg(short, long)]
     keep_going: bool,
+    #[command(flatten)]
+    csv: CsvArguments,
     #[command(flatten)]
     vortex: VortexArguments,
 }
@@ -239,9 +243,12 @@ async fn prepare(arguments: &Arguments) -> Outcome<Prepared> {
     let reader = Reader::open(!arguments.sort_by.is_empty(), arguments.memory_limit)?;
     let (mut files, mut notes) = (Vec::new(), Vec::new());
     for place in inputs {
-        let found = reader.find(place, arguments.from).await?;
+        let found = reader.find(place, arguments.from, &arguments.csv).await?;
         notes.extend(note_of_subfolders(place, &found));
         files.extend(found);
+    }
+    if arguments.csv.is_given() && files.iter().any(|file| file.format != Format::Csv) {
+        return refused("--delimiter, --no-header and --type apply to CSV files only");
     }
     let mut seen = HashSet::new();
     if let Some(twice) = files.iter().find(|file| !seen.insert(file.url.to_string())) {
@@ -374,8 +381,12 @@ impl Job {
             Some(excluded) => Some(reader.columns_without(&self.files, excluded).await?),
             None => arguments.columns.clone(),
         };
-        let wanted =
-            Wanted { columns: columns.as_deref(), limit: arguments.limit, sort_by: &arguments.sort_by };
+        let wanted = Wanted {
+            columns: columns.as_deref(),
+            limit: arguments.limit,
+            sort_by: &arguments.sort_by,
+            types: &arguments.csv.types(&reader.context.state())?,
+        };
         let rows = reader.rows(&self.files, &wanted).await?;
         let options = arguments.vortex.with_column_levels(options.clone(), &rows.schema)?;
         self.folder.as_ref().map_or(Ok(()), Destination::make_folder)?;
@@ -412,12 +423,4 @@ fn progress(rows: Option<u64>) -> ProgressBar {
     };
     let style = ProgressStyle::with_template(template);
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-/// The path with the extension of a format, in place of that of another format.
-fn renamed(path: &Path, format: Format) -> PathBuf {
-    match Format::of_path(path) {
-        Some(_) => path.with_extension(format.extension()),
-        None => path.with_added_extension(format.extension()),
-    }
 }

@@ -1,18 +1,20 @@
 //! The schemas of files that DataFusion reads: their names, order and types of columns.
 
 use std::collections::{HashMap, HashSet};
+use std::io::Read as _;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
-use bytes::Bytes;
+use bytes::Buf as _;
 use datafusion::common::DataFusionError;
+use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::datasource::listing::ListingOptions;
 use datafusion::execution::object_store::ObjectStoreRegistry as _;
 use object_store::ObjectStoreExt as _;
 use vortex_datafusion::folder_columns;
 
 use super::find::{Found, folders_of};
-use super::input::{Reader, reader_of};
+use super::input::Reader;
 use super::json_keys;
 use crate::columns::with_types;
 use crate::failure::{Failure, Outcome};
@@ -59,17 +61,24 @@ impl Reader {
         Ok(())
     }
 
-    /// The first bytes of a file; none if the store provides only whole files.
-    async fn start(&self, file: &Found) -> Outcome<Bytes> {
+    /// The first bytes of the text of a file; none if the store provides only whole files.
+    async fn start(&self, file: &Found) -> Outcome<Vec<u8>> {
         let range = 0..file.meta.size.min(START_BYTES);
         if range.is_empty() {
-            return Ok(Bytes::new());
+            return Ok(Vec::new());
         }
+        let compression = FileCompressionType::from(file.form.compression);
         let store = self.stores.get_store(file.url.as_ref())?;
         match store.get_range(&file.meta.location, range).await {
             // A web server without ranges.
-            Err(object_store::Error::NotSupported { .. }) => Ok(Bytes::new()),
-            start => Ok(start?),
+            Err(object_store::Error::NotSupported { .. }) => Ok(Vec::new()),
+            start => {
+                // What is cut off is an error after all that can be read.
+                let mut text = Vec::new();
+                let mut start = compression.convert_read(start?.reader())?.take(START_BYTES);
+                _ = start.read_to_end(&mut text);
+                Ok(text)
+            }
         }
     }
 
@@ -92,7 +101,7 @@ impl Reader {
             if format == Format::Arrow && file.meta.size == 0 {
                 return Err(Failure::error(format!("{}: is empty, unlike any Arrow IPC file", file.name)));
             }
-            let options = ListingOptions::new(reader_of(format)).with_file_extension("");
+            let options = ListingOptions::new(file.reader()).with_file_extension("");
             let schema = options.infer_schema(&state, &file.url).await;
             let schema = schema.map_err(|error| {
                 // DataFusion takes bytes that it cannot read as Arrow for a bug of its own.
@@ -101,6 +110,9 @@ impl Reader {
                 let error = if is_other { Failure::error(NOT_ARROW) } else { error.into() };
                 Failure::at(&file.name, error)
             })?;
+            if format == Format::Csv && file.form.delimiter.is_none() {
+                check_delimiter(&file.name, &schema)?;
+            }
             let schema = match format {
                 Format::Json => {
                     let ordered = self.in_order_of_keys(file, &schema).await;
@@ -131,6 +143,21 @@ impl Reader {
         }
         Ok(schemas)
     }
+}
+
+/// Refuses a header that seems to be separated by something else than commas.
+fn check_delimiter(file: &str, schema: &Schema) -> Outcome {
+    let [column] = schema.fields().as_ref() else { return Ok(()) };
+    let name = column.name();
+    let Some((_, option)) =
+        [(';', "';'"), ('\t', "'\\t'")].into_iter().find(|(other, _)| name.contains(*other))
+    else {
+        return Ok(());
+    };
+    Err(Failure::error(format!(
+        "{file}: its only column is called `{name}`; give what separates values, such as --delimiter {option}, or ',' if \
+         it is called so"
+    )))
 }
 
 /// Whether a file can be read as part of the same table as another one: columns of CSV and Arrow files are

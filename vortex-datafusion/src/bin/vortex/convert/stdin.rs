@@ -8,6 +8,7 @@ use tempfile::NamedTempFile;
 
 use super::find::Found;
 use super::input::Reader;
+use super::text_form::CsvArguments;
 use crate::failure::{Failure, Outcome};
 use crate::formats::Format;
 
@@ -15,7 +16,7 @@ use crate::formats::Format;
 const NAME: &str = "standard input";
 
 /// Copies standard input to a temporary file, which is removed with the last clone of what is returned.
-pub(super) async fn copy(reader: &Reader, format: Option<Format>) -> Outcome<Vec<Found>> {
+pub(super) async fn copy(reader: &Reader, format: Option<Format>, csv: &CsvArguments) -> Outcome<Vec<Found>> {
     if format.is_none() {
         return Err(Failure::Usage(format!("{NAME}: unknown format; set it with --from")));
     }
@@ -29,7 +30,7 @@ pub(super) async fn copy(reader: &Reader, format: Option<Format>) -> Outcome<Vec
     tokio::task::spawn_blocking(copy).await.map_err(Failure::error)?.map_err(full)?;
     let place =
         path.to_str().ok_or_else(|| Failure::error("the folder for temporary files is not Unicode"))?;
-    let mut files = reader.find(place, format).await?;
+    let mut files = reader.find(place, format, csv).await?;
     for file in &mut files {
         file.name = NAME.to_owned();
         file.relative = PathBuf::from("stdin");

@@ -1,5 +1,6 @@
 //! The table that DataFusion reads: files of one format, and their columns.
 
+use std::ffi::OsStr;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -7,9 +8,9 @@ use datafusion::common::DataFusionError;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use vortex_datafusion::{folder_columns, merge_schemas};
 
+use super::checked::Checked;
 use super::find::{Found, folders_of};
-use super::input::{Reader, Wanted, reader_of};
-use super::times::Times;
+use super::input::{Reader, Wanted};
 use crate::columns::with_types;
 use crate::failure::{Failure, Outcome};
 use crate::formats::{Format, text_if_empty};
@@ -20,17 +21,19 @@ impl Reader {
     pub(super) async fn table(
         &self,
         files: &[Found],
-        format: Format,
+        first: &Found,
         wanted: &Wanted<'_>,
-    ) -> Outcome<(ListingTable, Times)> {
-        let schemas = self.schemas(files, format).await?;
-        let config = self.places(files, format).await?;
+    ) -> Outcome<(ListingTable, Checked)> {
+        let format = first.format;
+        let mut schemas = self.schemas(files, format).await?;
+        declare(&mut schemas, wanted.types)?;
+        let config = self.places(files, first).await?;
         if let Some(options) = &config.options {
             check_values(&options.table_partition_cols, &schemas, format)?;
         }
         let merged = merged(&wanted.of_schemas(schemas, format), format)?;
-        let (schema, times) = to_read(&merged, format);
-        Ok((ListingTable::try_new(config.with_schema(Arc::new(schema)))?, times))
+        let (schema, checked) = to_read(&merged, format);
+        Ok((ListingTable::try_new(config.with_schema(Arc::new(schema)))?, checked))
     }
 
     /// Checks that files of folders that are named after different values contain these values: names of folders are
@@ -59,8 +62,8 @@ impl Reader {
     }
 
     /// Where the files are: by themselves, or in folders that are named after values.
-    async fn places(&self, files: &[Found], format: Format) -> Outcome<ListingTableConfig> {
-        let options = ListingOptions::new(reader_of(format));
+    async fn places(&self, files: &[Found], first: &Found) -> Outcome<ListingTableConfig> {
+        let options = ListingOptions::new(first.reader());
         let mut folders: Vec<ListingTableUrl> = Vec::new();
         for folder in files.iter().filter_map(|file| file.partitioned.as_ref()) {
             if !folders.contains(folder) {
@@ -78,14 +81,32 @@ impl Reader {
         }
         check_folders(files)?;
         // All files of a format may have another one of its extensions.
-        let own = files.first().and_then(|file| file.relative.extension()?.to_str());
-        let extension = format!(".{}", own.unwrap_or(format.extension()));
+        let own = first.relative.extension().and_then(OsStr::to_str);
+        let extension = format!(".{}", own.unwrap_or(first.format.extension()));
         let has_extension = |file: &Found| file.meta.location.as_ref().ends_with(&extension);
         let extension = if files.iter().all(has_extension) { extension.as_str() } else { "" };
         let config = ListingTableConfig::new_with_multi_paths(folders)
             .with_listing_options(options.with_file_extension(extension));
         Ok(config.infer_partitions_from_path(&self.context.state()).await?)
     }
+}
+
+/// Gives columns the types that arguments say, in all files.
+fn declare(schemas: &mut [(String, SchemaRef)], types: &[(String, DataType)]) -> Outcome {
+    for (name, _) in types {
+        let Some((file, schema)) = schemas.iter().find(|(_, schema)| schema.index_of(name).is_err()) else {
+            continue;
+        };
+        let there = schema.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>().join(", ");
+        return Err(Failure::Usage(format!("--type: {file} has no column `{name}`; there are: {there}")));
+    }
+    for (_, schema) in schemas {
+        *schema = Arc::new(with_types(schema, |column| {
+            let declared = types.iter().rev().find(|(name, _)| name == column.name());
+            declared.map_or(column.data_type(), |(_, data_type)| data_type).clone()
+        }));
+    }
+    Ok(())
 }
 
 /// The columns of all files. Those of Arrow files have the same types, which their reader does not convert.
@@ -102,17 +123,17 @@ fn without_table(error: DataFusionError) -> Failure {
     let message = error.strip_backtrace();
     match message.strip_suffix("declare the schema of the table to choose") {
         Some(told) => Failure::error(format!(
-            "{told}leave it out with --exclude, or choose in SQL: CREATE EXTERNAL TABLE t (name TYPE, ...)"
+            "{told}leave it out with --exclude, or choose: --type for CSV, or in SQL CREATE EXTERNAL TABLE t (name TYPE, ...)"
         )),
         None => error.into(),
     }
 }
 
 /// The schema to read files with, given the types inferred from their first lines, and the columns to convert.
-fn to_read(inferred: &Schema, format: Format) -> (Schema, Times) {
+fn to_read(inferred: &Schema, format: Format) -> (Schema, Checked) {
     match format {
-        Format::Csv => Times::of(&text_if_empty(inferred)),
-        _ => (inferred.clone(), Times::default()),
+        Format::Csv => Checked::of(&text_if_empty(inferred)),
+        _ => (inferred.clone(), Checked::default()),
     }
 }
 

@@ -1,6 +1,6 @@
-//! Dates and times of CSV files, whose types are inferred from the first lines.
+//! Dates, times and decimals of CSV files, whose types are inferred from the first lines or given.
 //!
-//! Later lines may need more than these types hold: `2020-01-01T10:30:00.5` in a column of dates, or of seconds. The
+//! Other lines may need more than these types hold: `2020-01-01T10:30:00.5` in a column of dates, or of seconds. The
 //! CSV reader would cut such values off. Therefore, the columns are read as text and converted here, and a value that
 //! is not kept as a whole is an error, just as `x` is in a column of integers.
 
@@ -19,22 +19,22 @@ const DATE: usize = "2020-01-01".len();
 
 /// Columns that are read as text, and their types.
 #[derive(Debug, Default)]
-pub(super) struct Times(Vec<FieldRef>);
+pub(super) struct Checked(Vec<FieldRef>);
 
-impl Times {
+impl Checked {
     /// The schema to read, and the columns of it that are to be converted.
     pub(super) fn of(schema: &Schema) -> (Schema, Self) {
-        let is_time = |field: &&FieldRef| digits(field.data_type()).is_some();
-        let times = schema.fields().iter().filter(is_time).cloned().collect();
+        let is_checked = |field: &&FieldRef| digits(field.data_type()).is_some();
+        let checked = schema.fields().iter().filter(is_checked).cloned().collect();
         let read = |field: &FieldRef| {
-            if is_time(&field) {
+            if is_checked(&field) {
                 Arc::new(Field::new(field.name(), DataType::Utf8, true))
             } else {
                 Arc::clone(field)
             }
         };
         let fields: Vec<_> = schema.fields().iter().map(read).collect();
-        (Schema::new_with_metadata(fields, schema.metadata().clone()), Self(times))
+        (Schema::new_with_metadata(fields, schema.metadata().clone()), Self(checked))
     }
 
     /// The rows with these columns converted.
@@ -47,8 +47,8 @@ impl Times {
         }
         let columns = rows.schema().fields().iter().map(|field| {
             let column = Expr::Column(Column::from_name(field.name()));
-            match self.0.iter().find(|time| time.name() == field.name()) {
-                Some(time) => conversion(time).call(vec![column]).alias(field.name()),
+            match self.0.iter().find(|checked| checked.name() == field.name()) {
+                Some(checked) => conversion(checked).call(vec![column]).alias(field.name()),
                 None => column,
             }
         });
@@ -57,13 +57,18 @@ impl Times {
     }
 }
 
-/// The number of digits after the second that a type of dates or times keeps; `None` for other types.
+/// The number of digits after the second that a type of dates or times keeps, or after the point that one of decimals
+/// does; `None` for other types.
 fn digits(data_type: &DataType) -> Option<usize> {
     match data_type {
         DataType::Date32 | DataType::Timestamp(TimeUnit::Second, _) => Some(0),
         DataType::Timestamp(TimeUnit::Millisecond, _) => Some(3),
         DataType::Timestamp(TimeUnit::Microsecond, _) => Some(6),
         DataType::Timestamp(TimeUnit::Nanosecond, _) => Some(9),
+        DataType::Decimal32(_, scale)
+        | DataType::Decimal64(_, scale)
+        | DataType::Decimal128(_, scale)
+        | DataType::Decimal256(_, scale) => Some(usize::try_from(*scale).unwrap_or(0)),
         _ => None,
     }
 }
@@ -75,7 +80,7 @@ fn conversion(column: &Field) -> ScalarUDF {
         let texts = ColumnarValue::values_to_arrays(arguments)?;
         Ok(ColumnarValue::Array(parse(&texts[0], &to)?))
     };
-    let name = format!("time_of_{}", column.name());
+    let name = format!("value_of_{}", column.name());
     create_udf(
         &name,
         vec![DataType::Utf8],
@@ -101,7 +106,7 @@ fn parse(texts: &ArrayRef, column: &Field) -> Result<ArrayRef> {
     }
 }
 
-/// Whether a type keeps all of a date or a time.
+/// Whether a type keeps all of a date, a time or a number.
 fn is_kept(text: &str, to: &DataType) -> bool {
     let is_zero = |text: &str| !text.contains(|char: char| char.is_ascii_digit() && char != '0');
     if *to == DataType::Date32 {
@@ -115,7 +120,7 @@ fn is_kept(text: &str, to: &DataType) -> bool {
 fn misfit(text: &str, column: &Field) -> ArrowError {
     let (name, to) = (column.name(), column.data_type());
     ArrowError::ParseError(format!(
-        "column `{name}`: `{text}` does not fit {to}, which was inferred from the first lines"
+        "column `{name}`: `{text}` does not fit {to}, the type of the first lines, or the one given"
     ))
 }
 
