@@ -332,3 +332,41 @@ fn types_of_csv_columns_may_be_given() {
         assert!(stderr(&output).contains(told), "{given}: {}", stderr(&output));
     }
 }
+
+#[test]
+fn an_array_of_json_is_converted_like_lines() {
+    let folder = TempDir::new().unwrap();
+    let (file, out) = (path(&folder, "a.json"), path(&folder, "out.vortex"));
+    fs::write(
+        &file,
+        "[\n  {\n    \"z\": 1,\n    \"a\": \"x,]\"\n  },\n  {\"z\": 9223372036854775809, \"b\": 2}\n]\n",
+    )
+    .unwrap();
+    let expected = "z,a,b\n1,\"x,]\",\n9223372036854775809,,2\n";
+    ok(&["convert", &file, &out]);
+    assert_eq!(csv(&format!("FROM '{out}'")), expected);
+    let output = with_input(
+        &["convert", "--from", "json", "--to", "csv", "-", "-"],
+        &fs::read_to_string(&file).unwrap(),
+    );
+    assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), (expected, ""));
+    let lines = path(&folder, "b.json");
+    fs::write(&lines, "{\"z\": 3}\n").unwrap();
+    assert_eq!(
+        ok(&["convert", "--to", "csv", "--columns", "z", &file, &lines, "-"]),
+        "z\n1\n9223372036854775809\n3\n"
+    );
+    for (text, told) in
+        [("[{\"a\":1},{\"a\":2}", "cut short"), ("[{\"a\":1},]", "a value is missing"), ("[1]", "object")]
+    {
+        fs::write(&file, text).unwrap();
+        let line = fails(&["convert", &file, &out], 1);
+        assert!(line.contains(told) && line.matches("a.json").count() == 1, "{line}");
+    }
+    let line = fails(&["convert", &file, &file], 2);
+    assert!(line.contains("is the input and the output"), "{line}");
+    fs::create_dir(folder.path().join("k=1")).unwrap();
+    fs::write(folder.path().join("k=1/a.json"), "[{\"a\":1}]").unwrap();
+    let line = fails(&["convert", &path(&folder, "k=1/a.json"), &out], 1);
+    assert!(line.contains("newline_delimited"), "{line}");
+}

@@ -38,6 +38,7 @@ pub(super) struct Found {
     /// Whether SQL over the given folder would leave it out, since it is in a subfolder.
     pub(super) in_subfolder: bool,
     /// The file itself if it exists only for this conversion.
+    #[expect(dead_code, reason = "removed with the last clone")]
     pub(super) temporary: Option<Arc<TempPath>>,
 }
 

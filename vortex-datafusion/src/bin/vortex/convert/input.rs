@@ -30,6 +30,7 @@ use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::limit::LimitStore;
 use object_store::local::LocalFileSystem;
+use tempfile::TempPath;
 use vortex_datafusion::{StringType, VortexFormat, VortexOptions};
 
 use super::find::{Found, find};
@@ -134,10 +135,24 @@ impl Reader {
         format: Option<Format>,
         csv: &CsvArguments,
     ) -> Outcome<Vec<Found>> {
-        if place == "-" {
-            return Box::pin(stdin::copy(self, format, csv)).await;
+        match place {
+            "-" => Ok(vec![stdin::copy(self, format, csv).await?]),
+            _ => find(&self.stores, &self.context.state(), place, format, csv).await,
         }
-        find(&self.stores, &self.context.state(), place, format, csv).await
+    }
+
+    /// A temporary file of this format.
+    pub(super) async fn temporary(
+        &self,
+        path: TempPath,
+        format: Format,
+        csv: &CsvArguments,
+    ) -> Outcome<Found> {
+        let place =
+            path.to_str().ok_or_else(|| Failure::error("the folder for temporary files is not Unicode"))?;
+        let mut found = find(&self.stores, &self.context.state(), place, Some(format), csv).await?;
+        let file = found.pop().ok_or_else(|| Failure::error(format!("{place}: is gone")))?;
+        Ok(Found { temporary: Some(Arc::new(path)), ..file })
     }
 
     /// The rows of files, one file after the other.

@@ -17,6 +17,7 @@ mod encoder;
 mod find;
 mod given_order;
 mod input;
+mod json_array;
 mod json_keys;
 mod numbered;
 mod output;
@@ -54,6 +55,7 @@ use crate::text::parse_size;
 use destination::Destination;
 use find::Found;
 use input::{Reader, Rows, Wanted};
+use json_array::as_lines;
 use output::{Form, Outputs, Target};
 pub(crate) use partial::remove_all as remove_partial_files;
 use sort::SortKey;
@@ -373,12 +375,14 @@ impl Job {
     }
 
     async fn run(&self, arguments: &Arguments, reader: &Reader, options: &WriteOptions) -> Outcome {
+        let files = stream::iter(&self.files).then(|file| as_lines(reader, &arguments.csv, file));
+        let files: Vec<Found> = files.try_collect().await?;
         // Who names the columns knows what is left out.
         if arguments.columns.is_none() {
-            reader.check_lost(&self.files).await?;
+            reader.check_lost(&files).await?;
         }
         let columns = match &arguments.exclude {
-            Some(excluded) => Some(reader.columns_without(&self.files, excluded).await?),
+            Some(excluded) => Some(reader.columns_without(&files, excluded).await?),
             None => arguments.columns.clone(),
         };
         let wanted = Wanted {
@@ -387,7 +391,7 @@ impl Job {
             sort_by: &arguments.sort_by,
             types: &arguments.csv.types(&reader.context.state())?,
         };
-        let rows = reader.rows(&self.files, &wanted).await?;
+        let rows = reader.rows(&files, &wanted).await?;
         let options = arguments.vortex.with_column_levels(options.clone(), &rows.schema)?;
         self.folder.as_ref().map_or(Ok(()), Destination::make_folder)?;
         let order = rows.order.as_ref().map(|order| RowOrder::new(order, &rows.schema));

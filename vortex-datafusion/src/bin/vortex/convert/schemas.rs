@@ -53,7 +53,8 @@ impl Reader {
     /// Refuses files without columns if one of them has nothing at all.
     async fn check_not_empty(&self, files: &[Found]) -> Outcome {
         for file in files {
-            let start = self.start(file).await.map_err(|failure| Failure::at(&file.name, failure))?;
+            let start =
+                self.start(file, START_BYTES).await.map_err(|failure| Failure::at(&file.name, failure))?;
             if file.meta.size == 0 || (!start.is_empty() && start.trim_ascii().is_empty()) {
                 return Err(Failure::error(format!("{}: is empty, so that it has no columns", file.name)));
             }
@@ -61,9 +62,9 @@ impl Reader {
         Ok(())
     }
 
-    /// The first bytes of the text of a file; none if the store provides only whole files.
-    async fn start(&self, file: &Found) -> Outcome<Vec<u8>> {
-        let range = 0..file.meta.size.min(START_BYTES);
+    /// The text at the start of a file, as far as it is in so many of its first bytes; none if the store provides only whole files.
+    pub(super) async fn start(&self, file: &Found, bytes: u64) -> Outcome<Vec<u8>> {
+        let range = 0..file.meta.size.min(bytes);
         if range.is_empty() {
             return Ok(Vec::new());
         }
@@ -75,7 +76,7 @@ impl Reader {
             start => {
                 // What is cut off is an error after all that can be read.
                 let mut text = Vec::new();
-                let mut start = compression.convert_read(start?.reader())?.take(START_BYTES);
+                let mut start = compression.convert_read(start?.reader())?.take(bytes);
                 _ = start.read_to_end(&mut text);
                 Ok(text)
             }
@@ -84,7 +85,7 @@ impl Reader {
 
     /// The columns of a JSON file in the order of the keys of its first line. DataFusion sorts them by name.
     async fn in_order_of_keys(&self, file: &Found, schema: &SchemaRef) -> Outcome<SchemaRef> {
-        let start = self.start(file).await?;
+        let start = self.start(file, START_BYTES).await?;
         let text = String::from_utf8_lossy(&start);
         let keys = json_keys::of_object(text.trim_start().lines().next().unwrap_or_default());
         let place = |field: &FieldRef| keys.iter().position(|key| key == field.name()).unwrap_or(keys.len());

@@ -77,6 +77,7 @@ async fn inferred(
 ) -> Result<(Schema, usize)> {
     let format = format.clone();
     files
+        .text
         .read(object, move |file| {
             let (schema, read) = format.infer_schema(file, Some(rows))?;
             check_names(&schema)?;
@@ -111,7 +112,7 @@ impl Headers {
         let format = format(options, true);
         let compared = files.objects.iter().map(|object| {
             let (format, table) = (format.clone(), table.clone());
-            files.read(object, move |file| {
+            files.text.read(object, move |file| {
                 let (header, _) = format.infer_schema(file, Some(0))?;
                 Ok(check_places(&table, &header)?)
             })

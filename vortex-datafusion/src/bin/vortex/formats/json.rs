@@ -24,6 +24,7 @@ pub(super) async fn schema(options: &JsonOptions, files: &Files<'_>) -> Result<S
     let (mut schemas, mut unsigned) = (Vec::new(), HashSet::new());
     for object in files.objects {
         let (schema, names, read) = files
+            .text
             .read(object, move |file| {
                 let (mut names, mut read) = (HashSet::new(), 0);
                 let rows = ValueIter::new(BufReader::new(file), Some(left));

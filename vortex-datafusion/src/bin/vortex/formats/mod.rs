@@ -28,6 +28,7 @@ pub(crate) use corrected::Corrected;
 use corrected::CorrectedFormats;
 pub(crate) use csv::text_if_empty;
 pub(crate) use parquet::INT96_UNIT;
+pub(crate) use text::Text;
 
 /// Number of lines of CSV files, and of JSON files unless all are looked at, from which the types of columns are
 /// inferred.

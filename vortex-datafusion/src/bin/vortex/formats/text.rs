@@ -31,7 +31,7 @@ pub(super) async fn schema(
     objects: &[ObjectMeta],
     keeps_null: bool,
 ) -> Result<Option<SchemaRef>> {
-    let files = Files { store, objects, compression: format.compression_type() };
+    let files = Files { objects, text: Text::new(store, format.compression_type()) };
     if let Some(options) = format.downcast_ref::<CsvFormat>().map(CsvFormat::options)
         && options.null_regex.is_none()
     {
@@ -57,31 +57,40 @@ pub(super) async fn check(
     let store = session.runtime_env().object_store(&scan.object_store_url)?;
     let scanned = scan.file_groups.iter().flat_map(|group| group.files());
     let objects = headers.unchecked(scanned.map(|file| &file.object_meta));
-    let files = Files { store: &store, objects: &objects, compression: format.compression_type() };
+    let files = Files { objects: &objects, text: Text::new(&store, format.compression_type()) };
     headers.check(format.options(), session, &files, scan.file_schema()).await
 }
 
 /// The files whose columns are wanted.
 pub(super) struct Files<'a> {
-    store: &'a Arc<dyn ObjectStore>,
     pub(super) objects: &'a [ObjectMeta],
-    compression: Option<FileCompressionType>,
+    pub(super) text: Text<'a>,
 }
 
-impl Files<'_> {
+/// The text of files in a store.
+pub(crate) struct Text<'a> {
+    store: &'a Arc<dyn ObjectStore>,
+    compression: FileCompressionType,
+}
+
+impl<'a> Text<'a> {
+    pub(crate) fn new(store: &'a Arc<dyn ObjectStore>, compression: Option<FileCompressionType>) -> Self {
+        Self { store, compression: compression.unwrap_or(FileCompressionType::UNCOMPRESSED) }
+    }
+
     /// Has a file read from its start, by blocking code and only as far as that needs.
     ///
     /// # Errors
-    /// If it cannot be read, or `infer` fails; the error names the file.
-    pub(super) async fn read<T: Send + 'static>(
+    /// If it cannot be read, or `parse` fails; the error names the file.
+    pub(crate) async fn read<T: Send + 'static>(
         &self,
         object: &ObjectMeta,
-        infer: impl FnOnce(Box<dyn Read + Send>) -> Result<T, Box<dyn Error + Send + Sync>> + Send + 'static,
+        parse: impl FnOnce(Box<dyn Read + Send>) -> Result<T, Box<dyn Error + Send + Sync>> + Send + 'static,
     ) -> Result<T> {
         let chunks = self.store.get(&object.location).await?.into_stream();
         let chunks = Chunks { runtime: Handle::current(), chunks, rest: Bytes::new() };
-        let compression = self.compression.unwrap_or(FileCompressionType::UNCOMPRESSED);
-        let work = tokio::task::spawn_blocking(move || infer(compression.convert_read(chunks)?));
+        let compression = self.compression;
+        let work = tokio::task::spawn_blocking(move || parse(compression.convert_read(chunks)?));
         let outcome = work.await.map_err(|error| DataFusionError::External(Box::new(error)))?;
         outcome.map_err(|error| named(error, self.store, object))
     }
