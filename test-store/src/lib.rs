@@ -39,6 +39,8 @@ pub enum ReadFault {
     Busy,
     /// Never returns anything.
     Stalls,
+    /// Returns half of the bytes, and nothing after them.
+    StallsMidway,
 }
 
 /// Determines the fault of the next read.
@@ -272,11 +274,15 @@ impl ObjectStore for TestStore {
                 starts.map(|at| Ok(bytes.slice(at..bytes.len().min(at + step)))).collect()
             }
         };
+        let stalls = fault == Some(ReadFault::StallsMidway);
         let trickles = self.piece_len.load(Ordering::SeqCst) > 0;
         let piece_time = (*self.piece_time.lock()).max(Duration::from_micros(10));
-        let pieces = futures::stream::iter(pieces).then(move |piece| {
+        let pieces = futures::stream::iter(pieces.into_iter().enumerate()).then(move |(at, piece)| {
             let _ = &in_flight;
             async move {
+                if stalls && at > 0 {
+                    std::future::pending::<()>().await;
+                }
                 if trickles {
                     tokio::time::sleep(piece_time).await;
                 }

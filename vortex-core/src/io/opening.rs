@@ -1,14 +1,14 @@
 //! Reads with which remote files are opened. They are measured, and requested again if they are late, as all others.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use arrow::buffer::Buffer;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use object_store::path::Path;
-use object_store::{Error as StoreError, GetOptions, GetRange, GetResult, ObjectStore, ObjectStoreExt as _};
+use object_store::{Error as StoreError, GetOptions, GetRange, ObjectStore, ObjectStoreExt as _};
 use tokio::runtime::Handle;
 
 use super::blocking::OwnedTask;
@@ -105,10 +105,28 @@ impl Finding {
     }
 
     async fn by_its_end(&self) -> Result<ObjectFile> {
+        // The length of the answer, once it is known.
+        let answered = OnceLock::new();
+        let Some(Watch { queue, hedge }) = &self.watch else { return self.read_end(&answered).await };
+        let overdue = async {
+            queue.overdue(*hedge, 0).await;
+            if let Some(len) = answered.get() {
+                queue.overdue(*hedge, *len).await;
+            }
+        };
+        let again = || queue.may_hedge().then(|| self.read_end(&answered));
+        hedged(self.read_end(&answered), overdue, again).await
+    }
+
+    async fn read_end(&self, answered: &OnceLock<u64>) -> Result<ObjectFile> {
         let started = Instant::now();
-        let answer = self.answer().await?;
+        let range = Some(GetRange::Suffix(self.bytes.saturating_add(READ_ALIGNMENT)));
+        let options = GetOptions { range, ..GetOptions::default() };
+        let answer = self.in_time(self.store.get_opts(&self.location, options)).await?;
+        let answer = answer.map_err(|error| self.failed(error))?;
         let first_byte = started.elapsed();
         let (meta, range) = (answer.meta.clone(), answer.range.clone());
+        answered.get_or_init(|| range.end.saturating_sub(range.start));
         let (mut stream, mut pieces, mut len) = (answer.into_stream(), Vec::new(), 0);
         while let Some(piece) = self.in_time(stream.next()).await? {
             let piece = piece.map_err(|error| self.failed(error))?;
@@ -124,18 +142,6 @@ impl Finding {
         }
         let end = if pieces.len() == 1 { pieces.remove(0) } else { Bytes::from(pieces.concat()) };
         Ok(ObjectFile::with_end(Arc::clone(&self.store), meta, end))
-    }
-
-    /// The answer to the request of the end, of which no bytes may have arrived yet.
-    async fn answer(&self) -> Result<GetResult> {
-        let range = Some(GetRange::Suffix(self.bytes.saturating_add(READ_ALIGNMENT)));
-        let ask = || {
-            let options = GetOptions { range: range.clone(), ..GetOptions::default() };
-            async { self.store.get_opts(&self.location, options).await.map_err(|error| self.failed(error)) }
-        };
-        let Some(Watch { queue, hedge }) = &self.watch else { return ask().await };
-        let again = || queue.may_hedge().then(ask);
-        self.in_time(hedged(ask(), queue.overdue(*hedge, 0), again)).await?
     }
 
     /// The output of `work`, unless the store delivers nothing for too long.

@@ -263,12 +263,17 @@ async fn a_read_that_breaks_off_goes_on_where_it_was_if_it_had_got_anywhere() {
 async fn an_object_whose_end_is_late_is_asked_for_again_or_given_up() {
     let (store, _) = stored(contents()).await;
     let (shared, path) = (Arc::clone(&store) as Arc<dyn ObjectStore>, Path::from(OBJECT));
-    let scheduler = Scheduler::with_stall(1 << 20, Duration::from_millis(500));
-    for (hedge, expected) in [(4, Some(3)), (0, None)] {
+    for (fault, hedge, expected) in [
+        (Fault::Stalls, 4, Some(3)),
+        (Fault::StallsMidway, 4, Some(3)),
+        (Fault::Stalls, 0, None),
+        (Fault::StallsMidway, 0, None),
+    ] {
+        let scheduler = Scheduler::with_stall(1 << 20, Duration::from_millis(500));
         // More than any read by which the bandwidth was measured.
         let find = async || scheduler.find_object(&shared, &path, 512 << 10, hedge).await;
         let first = find().await.unwrap();
-        let mut fault = Some(Fault::Stalls);
+        let mut fault = Some(fault);
         store.fail_reads(move || fault.take());
         match (find().await, expected) {
             (Ok(found), Some(reads)) => {

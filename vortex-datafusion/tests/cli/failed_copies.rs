@@ -33,6 +33,21 @@ fn an_insert_that_fails_adds_no_rows() {
 }
 
 #[test]
+fn what_csv_cannot_hold_replaces_no_file() {
+    let folder = TempDir::new().unwrap();
+    let file = path(&folder, "a.csv");
+    copy("SELECT 7 AS a", &file);
+    let late = "SELECT CASE value WHEN 90000 THEN arrow_cast(9223372036854775, 'Timestamp(Second, None)') END AS t \
+                FROM generate_series(1, 100000)";
+    for rows in ["SELECT [1, 2] AS a", "SELECT named_struct('a', 1) AS s", late] {
+        fails(&["sql", "-c", &format!("COPY ({rows}) TO '{file}'")], 1);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "a\n7\n", "{rows}");
+    }
+    copy("SELECT DATE '2020-01-02' AS d, TIMESTAMP '2020-01-02T03:04:05' AS t, 'x' AS b", &file);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "d,t,b\n2020-01-02,2020-01-02T03:04:05,x\n");
+}
+
+#[test]
 fn json_of_values_that_it_cannot_hold_is_an_error() {
     let folder = TempDir::new().unwrap();
     let file = path(&folder, "a.json");

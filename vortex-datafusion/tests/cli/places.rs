@@ -430,6 +430,23 @@ fn folders_without_interest_do_not_matter() {
 }
 
 #[test]
+fn patterns_that_match_folders_read_the_files_in_them() {
+    let folder = TempDir::new().unwrap();
+    for (at, name) in ["part-0.vortex", "part-1/a.vortex", "part-1/sub/b.vortex"].iter().enumerate() {
+        fs::create_dir_all(folder.path().join(name).parent().unwrap()).unwrap();
+        copy(&format!("SELECT {at} AS v"), &path(&folder, name));
+    }
+    for (pattern, expected) in [("part*", "0,1,2"), ("part-1/*", "1,2"), ("*.vortex", "0")] {
+        let sql = "SELECT string_agg(v, ',' ORDER BY v) AS v FROM";
+        let file = path(&folder, pattern);
+        assert_eq!(csv(&format!("{sql} '{file}'")).replace('"', ""), format!("v\n{expected}\n"), "{pattern}");
+        let create = format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{file}'");
+        let rows = ok(&["sql", "-q", "--format", "csv", "-c", &create, "-c", &format!("{sql} t")]);
+        assert_eq!(rows.replace('"', ""), format!("v\n{expected}\n"), "{pattern}");
+    }
+}
+
+#[test]
 fn files_of_another_format_than_their_name_says_are_told() {
     let folder = TempDir::new().unwrap();
     for name in ["a.parquet", "a.arrow"] {
@@ -458,4 +475,8 @@ fn queries_may_begin_with_from() {
     assert_eq!(rows, csv(&format!("SELECT * FROM '{file}' WHERE o_orderkey = 7")));
     let both = csv(&format!("WITH o AS (FROM '{file}' WHERE o_orderkey = 7) FROM o UNION ALL FROM o"));
     assert_eq!(both.lines().count(), 3, "{both}");
+    let columns = csv(&format!("DESCRIBE FROM '{file}'"));
+    assert_eq!(columns, csv(&format!("DESCRIBE SELECT * FROM '{file}'")));
+    let piped = csv(&format!("FROM '{file}' |> WHERE o_orderkey = 7 |> SELECT o_orderkey"));
+    assert_eq!(piped, "o_orderkey\n7\n");
 }

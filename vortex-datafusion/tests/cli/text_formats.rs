@@ -207,7 +207,7 @@ fn declared_columns_are_at_the_places_that_the_header_says() {
         ("zip VARCHAR", "the table has 1 of 3 columns"),
     ] {
         let line = complaint(&select(columns, ""), 1);
-        let told = line.contains(told) && line.contains("in this order: id, zip, city");
+        let told = line.contains(told) && line.contains("in the order of the file: id, zip, city");
         assert!(told && line.matches("a.csv").count() == 1, "{line}");
     }
     for (columns, header) in [

@@ -120,7 +120,7 @@ const OTHER: &str =
 const TYPES: &str = "declare types that fit: CREATE EXTERNAL TABLE t (name TYPE, ...) STORED AS ... LOCATION '...', or convert --type";
 
 /// What to do about errors of libraries, which do not tell.
-const ADVICE: [(&str, &str); 19] = [
+const ADVICE: [(&str, &str); 20] = [
     (
         "getting credentials",
         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; or AWS_SKIP_SIGNATURE=true for a public bucket",
@@ -139,11 +139,12 @@ const ADVICE: [(&str, &str); 19] = [
     ),
     ("Error while parsing value", TYPES),
     ("the type of the first lines, or the one given", TYPES),
-    ("failed to parse \"", TYPES),
+    ("failed to parse ", TYPES),
     ("whilst decoding field", "a column of JSON needs values of one type"),
     ("Failed to parse Arrow file as either", OTHER),
     ("Invalid Parquet file", OTHER),
     ("Parquet file too small", OTHER),
+    ("Parquet files are at least", OTHER),
     ("failed to fill whole buffer", "the file is damaged or cut short"),
     (
         "Error encountered while finalizing writes",

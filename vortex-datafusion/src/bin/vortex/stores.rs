@@ -45,7 +45,7 @@ impl Stores {
         Arc::new(Self { known, local: Mutex::new(local), subfolders })
     }
 
-    /// Which subfolders of local folders have files that are listed with them; all at first.
+    /// Which subfolders of local folders have files that are listed with them: all at first.
     pub(crate) fn subfolders(&self) -> &Subfolders {
         &self.subfolders
     }

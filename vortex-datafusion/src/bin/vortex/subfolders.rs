@@ -8,21 +8,44 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt as _, TryStreamExt as _};
+use glob::Pattern;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStore, Result};
+use parking_lot::Mutex;
 use vortex_datafusion::is_hidden;
 
-/// Which subfolders have files that are listed with a folder: all, or those named after values (`day=1`). Tables leave
-/// out the files of others, unless `datafusion.execution.listing_table_ignore_subdirectory` is false.
-#[derive(Debug, Default)]
+/// Which subfolders have files that are listed with a folder: all, or those that tables do not leave out.
+///
+/// Unless `datafusion.execution.listing_table_ignore_subdirectory` is false, tables have files of subfolders that are
+/// named after values (`day=1`), and of those that the pattern of the table matches: that is held against the first name
+/// below the folder, be it of a file or a folder.
+#[derive(Debug)]
 pub(crate) struct Subfolders {
-    only_of_values: AtomicBool,
+    only_of_tables: AtomicBool,
+    /// The patterns of all tables.
+    patterns: Mutex<Vec<Pattern>>,
+}
+
+impl Default for Subfolders {
+    fn default() -> Self {
+        // The plugin applies this one to folders of Vortex files.
+        let vortex = Pattern::new("*.vortex").ok();
+        Self { only_of_tables: AtomicBool::new(false), patterns: Mutex::new(vortex.into_iter().collect()) }
+    }
 }
 
 impl Subfolders {
-    pub(crate) fn only_of_values(&self, only: bool) {
-        self.only_of_values.store(only, Ordering::Relaxed);
+    pub(crate) fn only_of_tables(&self, only: bool) {
+        self.only_of_tables.store(only, Ordering::Relaxed);
+    }
+
+    /// Adds the pattern of a table.
+    pub(crate) fn add(&self, pattern: &Pattern) {
+        let mut patterns = self.patterns.lock();
+        if !patterns.contains(pattern) {
+            patterns.push(pattern.clone());
+        }
     }
 
     /// The files of a folder, and of these subfolders.
@@ -31,9 +54,14 @@ impl Subfolders {
         store: &Arc<dyn ObjectStore>,
         folder: Option<&Path>,
     ) -> BoxStream<'static, Result<ObjectMeta>> {
-        let only_of_values = self.only_of_values.load(Ordering::Relaxed);
-        files_below(Arc::clone(store), folder.cloned().unwrap_or_default(), move |subfolder| {
-            !only_of_values || subfolder.filename().is_some_and(|name| name.contains('='))
+        let patterns = self.only_of_tables.load(Ordering::Relaxed).then(|| self.patterns.lock().clone());
+        let folder = folder.cloned().unwrap_or_default();
+        files_below(Arc::clone(store), folder.clone(), move |subfolder| {
+            let (Some(patterns), Some(below)) = (&patterns, subfolder.prefix_match(&folder)) else {
+                return true;
+            };
+            let first = below.map(|name| name.as_ref().to_owned()).find(|name| !name.contains('='));
+            first.is_none_or(|name| patterns.iter().any(|pattern| pattern.matches(&name)))
         })
     }
 }
@@ -71,12 +99,14 @@ pub(crate) fn files_below(
 
 /// The folder at a path, after following links, if it is there.
 fn target(folder: &Path) -> Option<PathBuf> {
-    let path = LocalFileSystem::new().path_to_filesystem(folder).ok()?;
+    // The name of a folder may be one that no file may have.
+    let file = LocalFileSystem::new().path_to_filesystem(&folder.clone().join("file")).ok()?;
+    let path = file.parent()?;
     match path.canonicalize() {
         Ok(target) => Some(target),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         // Listing it tells why.
-        Err(_) => Some(path),
+        Err(_) => Some(path.to_owned()),
     }
 }
 
@@ -112,14 +142,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn files_are_in_all_visible_subfolders_or_in_those_of_values() {
+    async fn files_are_in_all_visible_subfolders_or_in_those_of_tables() {
         let (folder, subfolders) = (folder(), Subfolders::default());
         assert_eq!(
             listed(&folder, &subfolders).await,
             ["a", "b/c", "b/d/e", "h=1/i", "h=1/j=2/k", "h=1/l/m"]
         );
-        subfolders.only_of_values(true);
+        subfolders.only_of_tables(true);
         assert_eq!(listed(&folder, &subfolders).await, ["a", "h=1/i", "h=1/j=2/k"]);
+        subfolders.add(&Pattern::new("[bc]").unwrap());
+        assert_eq!(listed(&folder, &subfolders).await, ["a", "b/c", "b/d/e", "h=1/i", "h=1/j=2/k"]);
+        subfolders.add(&Pattern::new("l*").unwrap());
+        assert_eq!(
+            listed(&folder, &subfolders).await,
+            ["a", "b/c", "b/d/e", "h=1/i", "h=1/j=2/k", "h=1/l/m"]
+        );
+        let odd = folder.path().join("n=a#1");
+        fs::create_dir(&odd).unwrap();
+        fs::write(odd.join("o"), "x").unwrap();
+        assert!(listed(&folder, &subfolders).await.contains(&"n=a#1/o".to_owned()));
     }
 
     #[tokio::test]
@@ -134,7 +175,6 @@ mod tests {
         link(other.path(), "b/other");
         link(std::path::Path::new("nowhere"), "b/broken");
         link(std::path::Path::new(".."), ".f/back");
-        subfolders.only_of_values(false);
         let files = listed(&folder, &subfolders).await;
         assert_eq!(files, ["a", "b/c", "b/d/e", "b/other/x", "h=1/i", "h=1/j=2/k", "h=1/l/m"]);
     }

@@ -62,7 +62,8 @@ impl Reader {
         Ok(())
     }
 
-    /// The text at the start of a file, as far as it is in so many of its first bytes; none if the store provides only whole files.
+    /// The text at the start of a file, as far as it is in so many of its first bytes; none if the store provides only
+    /// whole files.
     pub(super) async fn start(&self, file: &Found, bytes: u64) -> Outcome<Vec<u8>> {
         let range = 0..file.meta.size.min(bytes);
         if range.is_empty() {

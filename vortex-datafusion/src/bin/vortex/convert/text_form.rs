@@ -21,7 +21,8 @@ pub(super) struct CsvArguments {
     /// CSV files begin with a row, not with names: columns are column_1, column_2, ...
     #[arg(long)]
     no_header: bool,
-    /// The type of a column of CSV files, as SQL names it, like `zip=VARCHAR`; may be repeated. By default, values tell.
+    /// The type of a column of CSV files, as SQL names it, like `zip=VARCHAR`; may be repeated. By default, values
+    /// tell.
     #[arg(long = "type", value_name = "COLUMN=TYPE", value_parser = column_type)]
     types: Vec<(String, String)>,
 }

@@ -88,7 +88,10 @@ impl FileFormat for Corrected {
             return Ok(schema);
         }
         match text::schema(self.format.as_ref(), session, store, objects, self.keeps_null).await? {
-            Some(schema) => Ok(schema),
+            Some(schema) => {
+                self.headers.add(objects);
+                Ok(schema)
+            }
             None => match self.format.infer_schema(session, store, objects).await {
                 Ok(schema) => Ok(schema),
                 Err(error) => Err(self.with_name(error, session, store, objects).await),

@@ -119,8 +119,13 @@ impl Headers {
         });
         let compared: Vec<_> = compared.collect();
         let () = stream::iter(compared).buffered(READ_AT_ONCE).try_collect().await?;
-        self.0.lock().extend(files.objects.iter().map(identity));
+        self.add(files.objects);
         Ok(())
+    }
+
+    /// Adds files of which the columns of the table come.
+    pub(super) fn add(&self, files: &[ObjectMeta]) {
+        self.0.lock().extend(files.iter().map(identity));
     }
 }
 
@@ -135,7 +140,7 @@ fn check_places(table: &Schema, header: &Schema) -> Result<(), String> {
     let declared = table.fields().len();
     if names.len() > declared {
         return Err(format!(
-            "the table has {declared} of {} columns, which are read by position; declare all of them in this order: {order}",
+            "the table has {declared} of {} columns, which are read by position; declare all of them, under any names, in the order of the file: {order}",
             names.len()
         ));
     }
@@ -147,7 +152,7 @@ fn check_places(table: &Schema, header: &Schema) -> Result<(), String> {
         if let Some(place) = names.iter().position(is_name) {
             return Err(format!(
                 "column {} of the table is `{}`, which is column {} of the file, and columns are read by position; declare \
-                 all of them in this order: {order}",
+                 all of them, under any names, in the order of the file: {order}",
                 at + 1,
                 column.name(),
                 place + 1,

@@ -2,17 +2,19 @@
 //!
 //! DataFusion ends files properly if the rows to be written end in an error: one of the first rows, or of none, would
 //! replace a complete file. See `tests/it/upstream/files.rs`: `a_copy_that_fails_replaces_the_file`. Here, writing is
-//! dropped. What JSON cannot hold is such an error, too, instead of null.
+//! dropped. What CSV and JSON cannot hold is such an error, too, before a file is written.
 
 use std::any::Any;
-use std::fmt;
 use std::future::pending;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::csv::WriterBuilder;
+use arrow::datatypes::{FieldRef, SchemaRef};
 use async_trait::async_trait;
 use datafusion::common::{DataFusionError, Result};
+use datafusion::datasource::file_format::csv::CsvSink;
 use datafusion::datasource::file_format::json::JsonSink;
 use datafusion::datasource::sink::{DataSink, DataSinkExec};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -55,8 +57,11 @@ impl DataSink for WholeFiles {
     async fn write_all(&self, rows: SendableRecordBatchStream, context: &Arc<TaskContext>) -> Result<u64> {
         let (failed, failure) = oneshot::channel();
         let schema = rows.schema();
-        let rows = if self.writes.sink().is::<JsonSink>() {
-            until_failure(representable(rows), failed).boxed()
+        let sink = self.writes.sink();
+        let rows = if sink.is::<JsonSink>() {
+            until_failure(json_rows(rows), failed).boxed()
+        } else if let Some(sink) = sink.downcast_ref::<CsvSink>() {
+            until_failure(csv_rows(rows, sink.writer_options().writer_options.clone()), failed).boxed()
         } else {
             until_failure(rows, failed).boxed()
         };
@@ -64,7 +69,7 @@ impl DataSink for WholeFiles {
         tokio::select! {
             biased;
             Ok(error) = failure => Err(error),
-            written = self.writes.sink().write_all(rows, context) => written,
+            written = sink.write_all(rows, context) => written,
         }
     }
 }
@@ -92,8 +97,26 @@ fn until_failure(
     })
 }
 
-/// Rows up to the first one with a value that JSON cannot hold, which is an error.
-fn representable(rows: SendableRecordBatchStream) -> impl Stream<Item = Result<RecordBatch>> + Send + Unpin {
+/// Rows up to the first batch with something that CSV cannot hold, which is an error.
+fn csv_rows(
+    rows: SendableRecordBatchStream,
+    options: WriterBuilder,
+) -> impl Stream<Item = Result<RecordBatch>> + Send + Unpin {
+    // All other values are shown.
+    let may_fail = |field: &FieldRef| field.data_type().is_nested() || field.data_type().is_temporal();
+    let fields = rows.schema().fields().clone();
+    let checked: Vec<usize> = (0..fields.len()).filter(|at| may_fail(&fields[*at])).collect();
+    rows.map(move |batch| {
+        let batch = batch?;
+        if !checked.is_empty() {
+            options.clone().build(io::sink()).write(&batch.project(&checked)?)?;
+        }
+        Ok(batch)
+    })
+}
+
+/// Rows up to the first batch with a value that JSON cannot hold, which is an error.
+fn json_rows(rows: SendableRecordBatchStream) -> impl Stream<Item = Result<RecordBatch>> + Send + Unpin {
     let mut checked = JsonRows::new();
     rows.map(move |batch| {
         let batch = batch?;

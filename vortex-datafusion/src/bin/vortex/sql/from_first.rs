@@ -1,7 +1,14 @@
 //! `FROM 'a.vortex' WHERE ..`, short for `SELECT * FROM 'a.vortex' WHERE ..`.
 //!
-//! The parser takes such a query for one without columns, and refuses clauses after the tables.
+//! The parser takes such a query for one without columns, and refuses clauses after the tables: words are put before it.
+//! Wherever this is not done, at least the query without clauses is completed.
 
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::{CopyToSource, Statement};
+use datafusion::sql::sqlparser::ast::{
+    Select, SelectFlavor, SelectItem, VisitMut as _, VisitorMut, WildcardAdditionalOptions,
+};
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -45,7 +52,9 @@ fn begins_query(before: &[TokenWithSpan]) -> bool {
                     return true;
                 }
                 // The tables of a query that has begun, or of something else.
-                Some(Keyword::SELECT | Keyword::FROM | Keyword::DELETE | Keyword::VALUES) => return false,
+                Some(
+                    Keyword::SELECT | Keyword::FROM | Keyword::DELETE | Keyword::UPDATE | Keyword::VALUES,
+                ) => return false,
                 Some(keyword) => {
                     first = Some(keyword);
                     last = last.or(first);
@@ -56,10 +65,13 @@ fn begins_query(before: &[TokenWithSpan]) -> bool {
         }
         is_start = false;
     }
+    use Keyword::{AS, CREATE, DESC, DESCRIBE, DISTINCT, EXPLAIN, INSERT, PREPARE, WITH};
     match first {
         None => is_start,
-        Some(Keyword::CREATE) => last == Some(Keyword::AS),
-        Some(keyword) => matches!(keyword, Keyword::WITH | Keyword::EXPLAIN | Keyword::INSERT),
+        Some(CREATE | PREPARE) => last == Some(AS),
+        // As in `a IS DISTINCT FROM b`.
+        Some(WITH | EXPLAIN | INSERT | DESCRIBE | DESC) => last != Some(DISTINCT),
+        _ => false,
     }
 }
 
@@ -74,7 +86,7 @@ fn selects(after: &[TokenWithSpan]) -> bool {
     for token in after {
         match &token.token {
             Token::SemiColon => return false,
-            Token::RParen if depth == 0 => return false,
+            Token::RParen | Token::VerticalBarRightAngleBracket if depth == 0 => return false,
             Token::RParen => depth -= 1,
             Token::LParen => depth += 1,
             other if depth == 0 => match keyword(other) {
@@ -86,6 +98,33 @@ fn selects(after: &[TokenWithSpan]) -> bool {
         }
     }
     false
+}
+
+/// Makes queries of a statement that select nothing select all columns.
+pub(super) fn complete(statement: &mut Statement) {
+    let _ = match statement {
+        Statement::Statement(statement) => statement.visit(&mut SelectAll),
+        Statement::CopyTo(copy) => match &mut copy.source {
+            CopyToSource::Query(query) => query.visit(&mut SelectAll),
+            CopyToSource::Relation(_) => return,
+        },
+        Statement::Explain(explain) => return complete(&mut explain.statement),
+        Statement::CreateExternalTable(_) | Statement::Reset(_) => return,
+    };
+}
+
+struct SelectAll;
+
+impl VisitorMut for SelectAll {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        if select.flavor == SelectFlavor::FromFirstNoSelect {
+            select.flavor = SelectFlavor::Standard;
+            select.projection = vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())];
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 fn keyword(token: &Token) -> Option<Keyword> {
@@ -135,6 +174,12 @@ mod tests {
             "WITH c AS (SELECT 1) SELECT count(*) FROM c",
             "SELECT (a IS DISTINCT FROM b), trim(BOTH 'x' FROM c), substring(c FROM 2) FROM t",
             "DELETE FROM t WHERE a",
+            "EXPLAIN UPDATE t SET a = 5 WHERE b IS DISTINCT FROM 2",
+            "DESCRIBE ^FROM t",
+            "PREPARE p AS ^FROM t WHERE a = $1",
+            "PREPARE p (INT) AS ^FROM t WHERE a = $1",
+            "^FROM t |> SELECT a |> WHERE b",
+            "COPY (^FROM t |> WHERE a) TO 'b.vortex'",
             "SHOW COLUMNS FROM t",
             "SELECT \"from\" FROM \"select\"",
             "^FROM \"select\" WHERE \"from\" = 1",

@@ -12,17 +12,22 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::failure::Failure;
 
-/// The URLs in a statement whose stores the planner needs.
-pub(super) fn urls_in(statement: &Statement) -> Vec<String> {
-    let mut urls = Urls::default();
-    let _ = urls.visit(statement);
-    urls.0
+/// What a statement names that may be a place: tables, and texts that table functions are given.
+pub(super) fn places_in(statement: &Statement) -> Vec<String> {
+    let mut places = Places::default();
+    let _ = places.visit(statement);
+    places.0
+}
+
+/// Whether a name is that of a store or of several files.
+pub(super) fn is_place(name: &str) -> bool {
+    name.contains("://") || name.contains(['*', '?', '['])
 }
 
 #[derive(Default)]
-struct Urls(Vec<String>);
+struct Places(Vec<String>);
 
-impl Urls {
+impl Places {
     fn visit(&mut self, statement: &Statement) -> ControlFlow<()> {
         match statement {
             Statement::Statement(statement) => statement.visit(self),
@@ -35,29 +40,25 @@ impl Urls {
         }
     }
 
-    fn add(&mut self, text: &str) {
-        if text.contains("://") {
-            self.0.push(text.to_owned());
-        }
-    }
-
     fn add_argument(&mut self, argument: &FunctionArg) {
         match argument {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => {
-                self.add(&value.clone().into_string().unwrap_or_default());
+                self.0.extend(value.clone().into_string());
             }
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Identifier(name))) => self.add(&name.value),
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Identifier(name))) => {
+                self.0.push(name.value.clone())
+            }
             _ => {}
         }
     }
 }
 
-impl Visitor for Urls {
+impl Visitor for Places {
     type Break = ();
 
     fn pre_visit_relation(&mut self, table: &ObjectName) -> ControlFlow<()> {
         if let [ObjectNamePart::Identifier(name)] = table.0.as_slice() {
-            self.add(&name.value);
+            self.0.push(name.value.clone());
         }
         ControlFlow::Continue(())
     }
@@ -116,20 +117,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_found_wherever_a_statement_names_tables() {
+    fn places_are_found_wherever_a_statement_names_tables() {
         for (sql, expected) in [
             ("SELECT 's3://no/table' AS x FROM 's3://a/b.vortex'", vec!["s3://a/b.vortex"]),
-            ("SELECT * FROM vortex_metadata('s3://a/b') WHERE file = 's3://c/d'", vec!["s3://a/b"]),
-            ("SELECT * FROM vortex_metadata(\"s3://a/b\")", vec!["s3://a/b"]),
-            ("EXPLAIN SELECT (SELECT max(x) FROM \"az://a/b\") FROM t", vec!["az://a/b"]),
+            (
+                "SELECT * FROM vortex_metadata('s3://a/b') WHERE file = 's3://c/d'",
+                vec!["s3://a/b", "vortex_metadata"],
+            ),
+            ("SELECT * FROM vortex_metadata(\"s3://a/b\")", vec!["s3://a/b", "vortex_metadata"]),
+            ("EXPLAIN SELECT (SELECT max(x) FROM \"az://a/b\") FROM t", vec!["az://a/b", "t"]),
             ("COPY (SELECT * FROM 's3://a/b') TO 's3://c/d'", vec!["s3://a/b"]),
             ("COPY 's3://a/b' TO 'x.csv'", vec!["s3://a/b"]),
             ("DESCRIBE 's3://a/b'", vec!["s3://a/b"]),
             ("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION 's3://a/b'", vec![]),
-            ("SELECT * FROM 'a/b.vortex' JOIN vortex_zones('c.vortex') ON true", vec![]),
+            (
+                "SELECT * FROM 'a/b.vortex' JOIN vortex_zones('c.vortex') ON true",
+                vec!["a/b.vortex", "c.vortex", "vortex_zones"],
+            ),
+            ("CREATE VIEW v AS SELECT * FROM 'a/*.vortex'", vec!["a/*.vortex"]),
+            ("PREPARE p AS SELECT * FROM 'a/*.vortex'", vec!["a/*.vortex"]),
         ] {
             let statement = DFParser::parse_sql(sql).unwrap().pop_front().unwrap();
-            assert_eq!(urls_in(&statement), expected, "{sql}");
+            assert_eq!(places_in(&statement), expected, "{sql}");
         }
     }
 }

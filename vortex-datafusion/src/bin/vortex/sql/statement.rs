@@ -13,6 +13,7 @@ use arrow::datatypes::Schema;
 use datafusion::common::DataFusionError;
 use datafusion::common::instant::Instant;
 use datafusion::dataframe::DataFrame;
+use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::logical_expr::dml::CopyTo;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as PlanStatement};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -28,9 +29,9 @@ use url::Url;
 use vortex_core::io::local_target;
 use vortex_datafusion::{listing_url, local_path, output_url};
 
-use super::from_first::select_all;
+use super::from_first::{complete, select_all};
 use super::home;
-use super::places::{explained, urls_in};
+use super::places::{explained, is_place, places_in};
 use super::printer::Printer;
 use super::reset::set_default;
 use super::session::Session;
@@ -62,6 +63,7 @@ impl Session {
         let dialect = self.dialect()?;
         let mut statements = parse(sql, dialect.as_ref())?;
         while let Some(mut statement) = statements.pop_front() {
+            complete(&mut statement);
             set_default(&mut statement);
             describe(&mut statement);
             home::expand(&mut statement);
@@ -86,17 +88,19 @@ impl Session {
         if let Some(listings) = self.context.runtime_env().cache_manager.get_list_files_cache() {
             listings.clear();
         }
-        let only_of_values =
-            self.context.state().config_options().execution.listing_table_ignore_subdirectory;
-        self.stores.subfolders().only_of_values(only_of_values);
+        let state = self.context.state();
+        let options = state.config_options();
+        self.stores.subfolders().only_of_tables(options.execution.listing_table_ignore_subdirectory);
         let mut print = self.print.clone();
         if shows_settings(&statement) {
             print.maxrows = MaxRows::Unlimited;
         }
-        for place in urls_in(&statement) {
-            // What is no URL of files is told by the planner.
-            if let Ok(url) = listing_url(&place) {
-                self.stores.prepare(url.as_ref(), &[]).await?;
+        for place in places_in(&statement) {
+            // What is no place of files is told by the planner.
+            if is_place(&place)
+                && let Ok(url) = listing_url(&place)
+            {
+                self.open_store(&url, &[]).await?;
             }
         }
         let state = self.context.state();
@@ -128,10 +132,17 @@ impl Session {
         };
         let options: Vec<_> = options.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
         for location in locations {
-            let url = listing_url(location)?;
-            self.stores.prepare(url.as_ref(), &options).await?;
+            self.open_store(&listing_url(location)?, &options).await?;
         }
         Ok(())
+    }
+
+    /// Opens the object store of a place, and has it list what belongs to a table there.
+    async fn open_store(&self, place: &ListingTableUrl, options: &[(String, String)]) -> Outcome {
+        if let Some(pattern) = place.get_glob() {
+            self.stores.subfolders().add(pattern);
+        }
+        Ok(self.stores.prepare(place.as_ref(), options).await?)
     }
 
     /// Runs a plan, and prints its result.
