@@ -18,8 +18,8 @@ use vortex_datafusion::is_hidden;
 /// Which subfolders have files that are listed with a folder: all, or those that tables do not leave out.
 ///
 /// Unless `datafusion.execution.listing_table_ignore_subdirectory` is false, tables have files of subfolders that are
-/// named after values (`day=1`), and of those that the pattern of the table matches: that is held against the first name
-/// below the folder, be it of a file or a folder.
+/// named after values (`day=1`), and of those that the pattern of the table matches: that is held against the first
+/// name below the folder, be it of a file or a folder.
 #[derive(Debug)]
 pub(crate) struct Subfolders {
     only_of_tables: AtomicBool,

@@ -1,7 +1,7 @@
 //! `FROM 'a.vortex' WHERE ..`, short for `SELECT * FROM 'a.vortex' WHERE ..`.
 //!
-//! The parser takes such a query for one without columns, and refuses clauses after the tables: words are put before it.
-//! Wherever this is not done, at least the query without clauses is completed.
+//! The parser takes such a query for one without columns, and refuses clauses after the tables: words are put before
+//! it. Wherever this is not done, at least the query without clauses is completed.
 
 use std::ops::ControlFlow;
 
