@@ -127,6 +127,12 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
         !children.is_empty() && children.iter().all(|(_, child)| child.decodes_in_parts())
     }
 
+    /// Whether every predicate has the rows decompressed first, which takes longer than to evaluate it: several of them
+    /// should share what is decoded.
+    fn decompresses(&self) -> bool {
+        false
+    }
+
     /// Decodes all rows into exactly the Arrow type `to`, which must
     /// [present](crate::dtype::arrow::presents) the dtype.
     ///

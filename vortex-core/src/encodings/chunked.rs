@@ -158,6 +158,10 @@ impl EncodedArray for ChunkedArray {
         self.chunks.iter().map(|chunk| ("chunk", chunk)).collect()
     }
 
+    fn decompresses(&self) -> bool {
+        self.chunks.iter().any(|chunk| chunk.decompresses())
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         // Merging dictionaries costs more than building one at the end.
         if let DataType::Dictionary(_, values) = to {

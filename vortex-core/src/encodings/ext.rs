@@ -61,6 +61,10 @@ impl EncodedArray for ExtArray {
         vec![("storage", &self.storage)]
     }
 
+    fn decompresses(&self) -> bool {
+        self.storage.decompresses()
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let preferred = match self.extension.meaning() {
             Meaning::Json | Meaning::Unknown => return self.storage.decode(to),

@@ -87,6 +87,10 @@ impl EncodedArray for MaskedArray {
         std::iter::once(("values", &self.values)).chain(validity).collect()
     }
 
+    fn decompresses(&self) -> bool {
+        self.values.decompresses()
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let values = self.values.decode(to)?;
         match self.valid()? {

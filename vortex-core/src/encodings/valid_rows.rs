@@ -142,6 +142,10 @@ impl<V: StoredValues> EncodedArray for ValidRowsArray<V> {
         false
     }
 
+    fn decompresses(&self) -> bool {
+        true
+    }
+
     fn children(&self) -> Vec<(&'static str, &EncodedRef)> {
         self.rows.child.named().into_iter().collect()
     }

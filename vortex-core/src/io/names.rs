@@ -6,7 +6,8 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 
 /// A readable name of an object: for local files, the absolute path; for objects in buckets, the URL
-/// (`s3://bucket/a.vortex`). Of other stores, the location is all that is known.
+/// (`s3://bucket/a.vortex`). Of other stores, the location is all that is known, unless a store around one of a web
+/// server calls it `HttpStore(https://example.com)`.
 pub fn object_name(store: &dyn ObjectStore, location: &Path) -> String {
     named(&store.to_string(), location)
 }
@@ -17,9 +18,10 @@ fn named(store: &str, location: &Path) -> String {
         Some(_) => return location.to_string(),
         None => {}
     }
-    match bucket(store) {
-        Some((scheme, bucket)) => format!("{scheme}://{bucket}/{location}"),
-        None => location.to_string(),
+    match (bucket(store), within(store, "HttpStore(")) {
+        (Some((scheme, bucket)), _) => format!("{scheme}://{bucket}/{location}"),
+        (None, Some(server)) => format!("{server}/{location}"),
+        (None, None) => location.to_string(),
     }
 }
 
@@ -27,10 +29,13 @@ fn named(store: &str, location: &Path) -> String {
 fn bucket(store: &str) -> Option<(&'static str, &str)> {
     const BEFORE: [(&str, &str); 3] =
         [("AmazonS3(", "s3"), ("GoogleCloudStorage(", "gs"), (", container: ", "az")];
-    BEFORE.into_iter().find_map(|(before, scheme)| {
-        let (_, rest) = store.split_once(before)?;
-        Some((scheme, rest.split_once([')', ' '])?.0))
-    })
+    BEFORE.into_iter().find_map(|(before, scheme)| Some((scheme, within(store, before)?)))
+}
+
+/// What the name of a store has between `before` and a parenthesis or a space.
+fn within<'a>(store: &'a str, before: &str) -> Option<&'a str> {
+    let (_, rest) = store.split_once(before)?;
+    Some(rest.split_once([')', ' '])?.0)
 }
 
 /// A store of local files.
@@ -60,6 +65,7 @@ mod tests {
         assert_eq!(of("AmazonS3(lake)"), "s3://lake/a/b.vortex");
         assert_eq!(of("LimitStore(4, GoogleCloudStorage(lake))"), "gs://lake/a/b.vortex");
         assert_eq!(of("MicrosoftAzure { account: us, container: lake }"), "az://lake/a/b.vortex");
+        assert_eq!(of("Counted(HttpStore(https://host:1))"), "https://host:1/a/b.vortex");
         for other in ["HttpStore", "PrefixObjectStore(lake)", "InMemory", "AmazonS3("] {
             assert_eq!(of(other), "a/b.vortex");
         }

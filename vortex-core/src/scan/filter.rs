@@ -227,7 +227,9 @@ impl Payoffs {
         have: &SegmentSet<'_>,
     ) -> Result<Mask> {
         let mut live = split.live.clone();
-        let mut columns = Columns { plan, split, have, read: HashMap::new() };
+        let mut uses = HashMap::new();
+        checks.iter().for_each(|check| count_uses(&check.expr, &mut uses));
+        let mut columns = Columns { plan, split, have, uses, read: HashMap::new() };
         for check in checks {
             let expr = check.latest(plan);
             // There is no threshold yet, which says nothing about what it will reject.
@@ -257,6 +259,8 @@ struct Columns<'a> {
     plan: &'a Plan,
     split: &'a Split,
     have: &'a SegmentSet<'a>,
+    /// Number of predicates on values of each column.
+    uses: HashMap<FieldPath, usize>,
     read: HashMap<FieldPath, EncodedRef>,
 }
 
@@ -286,8 +290,8 @@ impl Columns<'_> {
             if let Some(array) = decoded.get(path) {
                 return Ok(Arc::clone(array));
             }
-            let array = self.column(path, rows)?;
-            let array = if narrow { array.filter(live)? } else { array };
+            let array =
+                if narrow { self.column(path, rows)?.filter(live)? } else { self.shared(path, rows)? };
             if !by_caller || !reads_again(expr, path) {
                 return Ok(array);
             }
@@ -299,6 +303,19 @@ impl Columns<'_> {
         let outcome = expr::evaluate(expr, count, &mut column).at(|| expr.to_string())?;
         let outcome = Mask::from_predicate(&outcome);
         Ok(if narrow { live.refine(&outcome) } else { live.and(&outcome) })
+    }
+
+    /// Some rows of a column. If several predicates would decompress those of the split, they are decoded, and stay so
+    /// until all have been evaluated.
+    fn shared(&mut self, path: &FieldPath, rows: &Range<u64>) -> Result<EncodedRef> {
+        let array = self.column(path, rows)?;
+        let are_kept = *rows == self.split.rows && self.uses.get(path).is_some_and(|uses| *uses > 1);
+        if !are_kept || !array.decompresses() {
+            return Ok(array);
+        }
+        let decoded: EncodedRef = Arc::new(array.to_decoded()?);
+        self.read.insert(path.clone(), Arc::clone(&decoded));
+        Ok(decoded)
     }
 
     /// Some rows of a column. A part of the split is read anew: the array of all rows takes all their segments, even
@@ -331,6 +348,18 @@ fn joined(len: usize, parts: &[(usize, Mask)]) -> Mask {
     }
     bits.append_n(len - bits.len(), false);
     Mask::from_bits(bits.finish())
+}
+
+/// Counts the predicates on values of each column.
+fn count_uses(expr: &Expr, uses: &mut HashMap<FieldPath, usize>) {
+    match expr {
+        Expr::Field(_, predicate) if predicate.is_null_test() => {}
+        Expr::And(parts) | Expr::Or(parts) => parts.iter().for_each(|part| count_uses(part, uses)),
+        Expr::Not(inner) => count_uses(inner, uses),
+        // Each part needs fewer rows than the one before.
+        Expr::InTurn(_) => {}
+        other => other.visit_columns(&mut |path| *uses.entry(path.clone()).or_default() += 1),
+    }
 }
 
 fn reads_again(expr: &Expr, path: &FieldPath) -> bool {

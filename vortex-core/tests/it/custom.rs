@@ -31,9 +31,10 @@ use vortex_core::{Error, Result, VortexFile, verify};
 use crate::given::{Stored, collect_valid, opened, written};
 use crate::random::scattered;
 
-/// Numbers in their memory layout, which are decoded when they are loaded. Counts the arrays that it loads.
+/// Numbers in their memory layout, which are decoded when they are loaded. Counts the arrays that it loads, and how
+/// often these are decoded.
 #[derive(Debug, Clone, Default)]
-struct Numbers(Arc<AtomicUsize>);
+struct Numbers(Arc<AtomicUsize>, Arc<AtomicUsize>);
 
 const NUMBERS: &str = "custom.primitive";
 const BUILT_IN_NUMBERS: &str = "vortex.primitive";
@@ -61,7 +62,7 @@ impl Encoding for Numbers {
         let data = ArrayData::builder(data_type(node.dtype())?).len(node.len()).nulls(nulls);
         let values = make_array(data.add_buffer(Buffer::from(values.as_slice())).build()?);
         self.0.fetch_add(1, Ordering::Relaxed);
-        Ok(Arc::new(NumbersArray { header: node.header(NUMBERS), values }))
+        Ok(Arc::new(NumbersArray { header: node.header(NUMBERS), values, decoded: Arc::clone(&self.1) }))
     }
 
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
@@ -73,6 +74,7 @@ impl Encoding for Numbers {
 struct NumbersArray {
     header: Header,
     values: ArrayRef,
+    decoded: Arc<AtomicUsize>,
 }
 
 impl EncodedArray for NumbersArray {
@@ -80,7 +82,12 @@ impl EncodedArray for NumbersArray {
         &self.header
     }
 
+    fn decompresses(&self) -> bool {
+        true
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
+        self.decoded.fetch_add(1, Ordering::Relaxed);
         present(Arc::clone(&self.values), to)
     }
 
@@ -92,7 +99,11 @@ impl EncodedArray for NumbersArray {
     fn pick(&self, pick: Pick<'_>) -> Result<EncodedRef> {
         let Pick::Filter(mask) = pick else { return self.to_decoded()?.pick(pick) };
         let values = arrow::compute::filter(&self.values, &mask.to_filter())?;
-        Ok(Arc::new(Self { header: self.header.of_rows(values.len()), values }))
+        Ok(Arc::new(Self {
+            header: self.header.of_rows(values.len()),
+            values,
+            decoded: Arc::clone(&self.decoded),
+        }))
     }
 }
 
@@ -198,6 +209,31 @@ fn renamed(bytes: &[u8], from: &str, to: &str) -> Vec<u8> {
 async fn read(options: &OpenOptions, bytes: &[u8]) -> Result<(), Error> {
     let file = options.open(Arc::new(MemoryFile::new(bytes.to_vec()))).await?;
     file.scan().aggregate().await.map(|_| ())
+}
+
+#[tokio::test]
+async fn predicates_on_a_column_share_what_they_decompress() {
+    let noise = rows().project(&[1]).unwrap();
+    let bytes = renamed(&written([&noise], WriteOptions::new()).await, BUILT_IN_NUMBERS, NUMBERS);
+    let numbers = Numbers::default();
+    let registry = Registry::built_in().with_encoding(Arc::new(numbers.clone()));
+    let file = OpenOptions::new().with_registry(registry).open_bytes(bytes).unwrap();
+    let count = |filter: Expr| {
+        numbers.1.store(0, Ordering::Relaxed);
+        let scan = file.scan().with_filter(filter).with_projection(Vec::<&str>::new());
+        async { collect_valid(scan).await.unwrap().num_rows() }
+    };
+    let differs = |from: i64| column("noise").not_eq(scattered(from as u64) as i64);
+    for filter in [differs(1), differs(1).and(differs(2)).and(differs(3)), differs(1).or(differs(2))] {
+        let rows = count(filter.clone()).await;
+        assert!(rows > 17_000, "{rows}");
+        let decoded = numbers.1.load(Ordering::Relaxed);
+        assert_eq!(
+            decoded,
+            numbers.0.swap(0, Ordering::Relaxed),
+            "of each array that was loaded, for {filter}"
+        );
+    }
 }
 
 #[tokio::test]

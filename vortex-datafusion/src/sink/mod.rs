@@ -32,6 +32,7 @@ mod written;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -78,6 +79,8 @@ pub struct VortexSink {
     /// whose error would tell no advice.
     schema: SchemaRef,
     written: Mutex<Vec<WrittenFile>>,
+    /// Whether the files of the table have been replaced before, by the same plan.
+    has_run: AtomicBool,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -116,6 +119,7 @@ impl VortexSink {
             file_schema,
             schema,
             written: Mutex::default(),
+            has_run: AtomicBool::new(false),
             metrics: ExecutionPlanMetricsSet::new(),
         })
     }
@@ -263,7 +267,8 @@ impl FileSink for VortexSink {
         bytes_written.add(usize::try_from(bytes).unwrap_or(usize::MAX));
         files_written.add(files.len());
         let replaced = replaced_files(&self.config, &self.written.lock());
-        let outcome = remove_replaced(destination, replaced, &files).await;
+        let runs_again = self.has_run.swap(true, Ordering::Relaxed);
+        let outcome = remove_replaced(destination, replaced, &files, runs_again).await;
         let mut written = self.written.lock();
         if self.config.insert_op == InsertOp::Overwrite && outcome.is_ok() {
             written.clear();

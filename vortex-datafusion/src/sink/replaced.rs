@@ -1,9 +1,10 @@
 //! The files whose rows `INSERT OVERWRITE` replaces.
 //!
 //! They are those that the table had when the statement was planned. They are removed once all new files are complete:
-//! a statement that fails before that changes nothing, and one may read what it replaces. If some cannot be removed, it
-//! fails although the new rows are in the table. Files that others add later stay. No store replaces several files at
-//! once, so queries may see the rows of both for a moment, and do for longer if the process is killed then.
+//! a statement that fails before that changes nothing, and one may read what it replaces. If some cannot be removed, or
+//! another statement has removed them, it fails although the new rows are in the table. Files that others add later
+//! stay. No store replaces several files at once, so queries may see the rows of both for a moment, and do for longer
+//! if the process is killed then.
 //!
 //! DataFusion lists the files of the table again after it has planned the statement's own scans of it. A file that
 //! another statement completes in between is replaced, too, although it was not read.
@@ -39,11 +40,13 @@ pub(super) fn replaced_files(config: &FileSinkConfig, written: &[WrittenFile]) -
 /// Removes the replaced files, but for those in whose place there are new ones. It goes on if nobody waits for it.
 ///
 /// # Errors
-/// If some could not be removed, whose rows are still in the table.
+/// If some could not be removed, whose rows are still in the table; or if some were gone, unless it `runs_again`: then,
+/// those of what removed them are.
 pub(super) async fn remove_replaced(
     destination: Arc<Destination>,
     mut files: Vec<Path>,
     written: &[WrittenFile],
+    runs_again: bool,
 ) -> Result<()> {
     let new: HashSet<&Path> = written.iter().map(|file| &file.path).collect();
     files.retain(|file| !new.contains(file));
@@ -51,23 +54,31 @@ pub(super) async fn remove_replaced(
         return Ok(());
     }
     let runtime = destination.runtime.clone();
-    match runtime.spawn(remove_all(destination, files)).await {
+    match runtime.spawn(remove_all(destination, files, runs_again)).await {
         Ok(outcome) => outcome,
         Err(error) => exec_err!("the new rows are in the table, and maybe replaced ones: {error}"),
     }
 }
 
-async fn remove_all(destination: Arc<Destination>, files: Vec<Path>) -> Result<()> {
+async fn remove_all(destination: Arc<Destination>, files: Vec<Path>, runs_again: bool) -> Result<()> {
     let paths = stream::iter(files.clone()).map(Ok).boxed();
     let outcomes: Vec<_> = destination.store.delete_stream(paths).collect().await;
     destination.forget_files(&files.iter().collect());
     destination.forget_listings(&files);
-    let is_gone =
-        |outcome: &object_store::Result<Path>| matches!(outcome, Ok(_) | Err(Error::NotFound { .. }));
+    let was_gone = |outcome: &object_store::Result<Path>| matches!(outcome, Err(Error::NotFound { .. }));
+    let is_gone = |outcome: &object_store::Result<Path>| outcome.is_ok() || was_gone(outcome);
     // A store may answer for many files at once if it fails.
     let left = files.len() - outcomes.iter().filter(|outcome| is_gone(outcome)).count();
     if left == 0 {
-        return Ok(());
+        // Some stores do not tell.
+        return match outcomes.iter().filter(|outcome| was_gone(outcome)).count() {
+            missing if missing > 0 && !runs_again => exec_err!(
+                "the new rows are in the table, but {missing} of {} files of replaced rows were gone: another statement \
+                 has replaced or removed them meanwhile, and if it wrote rows, these are in the table, too",
+                files.len()
+            ),
+            _ => Ok(()),
+        };
     }
     let errors =
         outcomes.iter().filter(|outcome| !is_gone(outcome)).filter_map(|outcome| outcome.as_ref().err());

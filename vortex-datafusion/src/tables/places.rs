@@ -173,7 +173,13 @@ pub(crate) async fn listed_files<'a>(
     if let Some(name) = url.get_table_ref() {
         folder = folder.with_table_ref(name.clone());
     }
-    let files: Vec<_> = folder.list_all_files(session, store, extension).await?.try_collect().await?;
+    let mut files: Vec<_> = folder.list_all_files(session, store, extension).await?.try_collect().await?;
+    if ignores_subfolders {
+        // The pattern may match a folder, with all that is in it.
+        let everything = folder.clone().with_glob("*")?;
+        let below: Vec<_> = everything.list_all_files(session, store, extension).await?.try_collect().await?;
+        files.extend(below.into_iter().filter(|file| !folder.contains(&file.location, true)));
+    }
     let matching = files.into_iter().filter_map(move |file| {
         if url.contains(&file.location, ignores_subfolders) {
             return Some(Ok(file));

@@ -178,7 +178,9 @@ fn folders_become_folders_and_files_one_file() {
     }
     fs::write(folder.path().join("in/README.txt"), "not data").unwrap();
     let (from, to) = (path(&folder, "in/"), path(&folder, "out/"));
-    ok(&["convert", &from, &to]);
+    let output = run(&["convert", &from, &to]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stderr(&output).ends_with("which --from would set: README.txt\n"), "{}", stderr(&output));
     assert_eq!(names(&to), ["b.vortex", "day=1", "day=2"]);
     assert_eq!(names(folder.path().join("out/day=2")), ["a.vortex"]);
     let sql = format!("SELECT count(*) AS n FROM '{}'", path(&folder, "out/day=1/a.vortex"));

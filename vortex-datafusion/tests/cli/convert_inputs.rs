@@ -491,8 +491,9 @@ fn partitions_of_files_with_another_extension_of_their_format_are_read_without_w
     }
     fs::write(folder.path().join("ev/README.md"), "about").unwrap();
     fs::write(folder.path().join("ev/day=1/README.md"), "about").unwrap();
-    let out = ok(&["convert", "--to", "csv", &path(&folder, "ev/"), "-"]);
-    assert_eq!(out, "n,day\n1,1\n2,2\n");
+    let output = run(&["convert", "--to", "csv", &path(&folder, "ev/"), "-"]);
+    assert_eq!(stdout(&output), "n,day\n1,1\n2,2\n");
+    assert!(stderr(&output).contains("README.md, day=1/README.md"), "{}", stderr(&output));
 }
 
 /// A small file next to this one.
@@ -613,4 +614,36 @@ fn a_stream_of_arrow_that_is_cut_short_is_told() {
     fs::write(&source, &bytes[..bytes.len() - 1000]).unwrap();
     let line = complaint(&run(&["convert", &source, &path(&folder, "b.vortex")]), 1);
     assert!(line.contains("a.arrows: ") && line.contains("the file is damaged or cut short"), "{line}");
+}
+
+#[test]
+fn files_of_a_folder_that_are_left_out_are_told() {
+    let folder = TempDir::new().unwrap();
+    let (from, to) = (path(&folder, "from/"), path(&folder, "to/"));
+    fs::create_dir(&from).unwrap();
+    for name in ["part-0", "a.csv", "b.log", "_SUCCESS", ".hidden"] {
+        fs::write(folder.path().join("from").join(name), "a\n1\n").unwrap();
+    }
+    let output = run(&["convert", &from, &to]);
+    assert_eq!(output.status.code(), Some(0));
+    let told = stderr(&output);
+    assert!(told.contains("left out 2 files of unknown format") && told.contains("b.log, part-0"), "{told}");
+    assert_eq!(names(&to), ["a.vortex"]);
+    ok(&["convert", "--from", "csv", &from, &path(&folder, "all/")]);
+    assert_eq!(names(path(&folder, "all/")), ["a.vortex", "b.log.vortex", "part-0.vortex"]);
+}
+
+#[test]
+fn checksums_of_the_input_are_verified() {
+    let folder = TempDir::new().unwrap();
+    let (file, out) = (path(&folder, "a.vortex"), path(&folder, "out.vortex"));
+    ok(&["convert", "--checksums", &golden("0.91.0/tpch_orders.vortex"), &file]);
+    ok(&["convert", &file, &out]);
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[5000] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    for sorted in [&[][..], &["--sort-by", "o_orderkey"]] {
+        let line = fails(&[&["convert"], sorted, &[&file, &out]].concat(), 1);
+        assert!(line.contains("checksum") && line.contains("a.vortex"), "{line}");
+    }
 }

@@ -190,7 +190,7 @@ fn names_in_the_current_folder_are_told_from_names_of_tables() {
         ("d", "table 'd' not found; for the folder, write 'd/'"),
         ("e", "table 'e' not found; for the file, write 'e.csv'"),
         ("nope", "table 'datafusion.public.nope' not found"),
-        ("nope.unheardof", "table 'datafusion.public.nope.unheardof' not found"),
+        ("nope.unheardof", "no table and no file 'nope.unheardof'"),
     ] {
         let line = complaint(&sql(&format!("SELECT * FROM '{name}'")), 1);
         assert!(line.ends_with(&format!("{told}\n")), "{line}");
@@ -436,7 +436,9 @@ fn patterns_that_match_folders_read_the_files_in_them() {
         fs::create_dir_all(folder.path().join(name).parent().unwrap()).unwrap();
         copy(&format!("SELECT {at} AS v"), &path(&folder, name));
     }
-    for (pattern, expected) in [("part*", "0,1,2"), ("part-1/*", "1,2"), ("*.vortex", "0")] {
+    for (pattern, expected) in
+        [("part*", "0,1,2"), ("part-1/*", "1,2"), ("*.vortex", "0"), ("part-1/s*", "2")]
+    {
         let sql = "SELECT string_agg(v, ',' ORDER BY v) AS v FROM";
         let file = path(&folder, pattern);
         assert_eq!(csv(&format!("{sql} '{file}'")).replace('"', ""), format!("v\n{expected}\n"), "{pattern}");

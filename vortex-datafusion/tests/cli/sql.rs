@@ -421,3 +421,16 @@ fn compressed_output_needs_a_format() {
     let line = complaint(&run(&["sql", "COPY (SELECT 1 AS a) TO 'y.json.gz'"]), 1);
     assert!(line.contains("STORED AS names the format"), "{line}");
 }
+
+#[test]
+fn what_would_be_ignored_or_is_misspelled_is_told() {
+    let file = golden("0.91.0/tpch_orders.vortex");
+    for (sql, told) in [
+        (format!("SELECT count(*) FROM '{file}' TABLESAMPLE (10 PERCENT)"), "TABLESAMPLE would be ignored"),
+        ("COPY (SELECT 1 AS a) TO 'q' STORED AS vortx".to_owned(), "formats are VORTEX, PARQUET"),
+        ("FROM 'src.parqet'".to_owned(), "no table and no file 'src.parqet'"),
+    ] {
+        let line = fails(&["sql", &sql], 1);
+        assert!(line.contains(told), "{line}");
+    }
+}

@@ -38,6 +38,8 @@ async fn a_glob_names_the_objects_that_match() {
         ("a/?1.vortex", 2),
         ("a/x[2-9].vortex", 1),
         ("a/b/*", 1),
+        ("a/b*", 1),
+        ("a/[bx]*", 3),
         ("a/x1.vortex", 1),
     ] {
         assert_eq!(count(&context, &format!("'counting://store/{glob}'")).await, objects * ROWS, "{glob}");

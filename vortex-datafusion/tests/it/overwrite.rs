@@ -137,6 +137,23 @@ async fn a_plan_that_runs_again_replaces_what_it_has_written() {
 }
 
 #[tokio::test]
+async fn of_two_statements_at_once_the_second_one_tells_that_there_are_the_rows_of_both() {
+    let (_folder, place) = folder();
+    let context = session();
+    table_of_ten(&context, &place).await;
+    let mut plans = Vec::new();
+    for value in [100, 1000] {
+        let planned = context.sql(&format!("INSERT OVERWRITE t VALUES ({value})")).await.unwrap();
+        plans.push(planned.create_physical_plan().await.unwrap());
+    }
+    let second = plans.pop().unwrap();
+    datafusion::physical_plan::collect(plans.pop().unwrap(), context.task_ctx()).await.unwrap();
+    let error = datafusion::physical_plan::collect(second, context.task_ctx()).await.unwrap_err();
+    assert!(error.to_string().contains("2 of 2 files of replaced rows were gone"), "{error}");
+    assert_eq!(state(&context).await, (2, 1100));
+}
+
+#[tokio::test]
 async fn files_that_cannot_be_removed_are_an_error() {
     let store = TestStore::new();
     let context = session_over(&store);

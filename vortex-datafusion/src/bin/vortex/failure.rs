@@ -113,14 +113,15 @@ fn one_line(message: &str) -> String {
     visible(&line)
 }
 
-const RAISE_LIMIT: &str = "raise --memory-limit";
+const RAISE_LIMIT: &str = "raise --memory-limit; in SQL, --mem-pool-type fair may do, too";
+const FORMATS: &str = "formats are VORTEX, PARQUET, CSV, JSON and ARROW";
 
 const OTHER: &str =
     "the file is damaged, cut short, or of another format: STORED AS in SQL, or --from, names it";
 const TYPES: &str = "declare types that fit: CREATE EXTERNAL TABLE t (name TYPE, ...) STORED AS ... LOCATION '...', or convert --type";
 
 /// What to do about errors of libraries, which do not tell.
-const ADVICE: [(&str, &str); 20] = [
+const ADVICE: [(&str, &str); 23] = [
     (
         "getting credentials",
         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; or AWS_SKIP_SIGNATURE=true for a public bucket",
@@ -137,6 +138,12 @@ const ADVICE: [(&str, &str); 20] = [
         "Expected 1 records, found",
         "if commas do not separate the fields: a table with OPTIONS ('format.delimiter' ';'), or convert --delimiter ';'",
     ),
+    (
+        "records, found",
+        "OPTIONS ('format.truncated_rows' 'true') of a table fills what is missing at the ends of rows with NULL",
+    ),
+    ("invalid utf-8", "convert the file to UTF-8 first, as iconv does"),
+    ("Format not explicitly set", FORMATS),
     ("Error while parsing value", TYPES),
     ("the type of the first lines, or the one given", TYPES),
     ("failed to parse ", TYPES),
@@ -148,7 +155,7 @@ const ADVICE: [(&str, &str); 20] = [
     ("failed to fill whole buffer", "the file is damaged or cut short"),
     (
         "Error encountered while finalizing writes",
-        "the disk may be full, or the file too large for a limit of the system",
+        "the place may not be writable, the disk full, or the file too large for a limit of the system",
     ),
     (
         "no registered file format with ext",
@@ -158,7 +165,7 @@ const ADVICE: [(&str, &str); 20] = [
         "Inserting into a ListingTable backed by a single file",
         "the table is a single file: let it be a folder to which INSERT adds files, or replace the file with COPY",
     ),
-    ("Unable to find factory for", "formats are VORTEX, PARQUET, CSV, JSON and ARROW"),
+    ("Unable to find factory for", FORMATS),
 ];
 
 /// A message with what the operating system says, unless it is told, and with advice.

@@ -164,6 +164,7 @@ impl ObjectStoreRegistry for Stores {
                 let store = VisibleFiles::local(store, &self.subfolders);
                 Some(mem::replace(&mut *self.local.lock(), store))
             }
+            "http" | "https" => self.known.register_store(url, VisibleFiles::of_server(store, url)),
             _ => self.known.register_store(url, VisibleFiles::of(store)),
         }
     }
@@ -208,6 +209,14 @@ mod tests {
         let first = stores.get_store(&url).unwrap();
         assert!(Arc::ptr_eq(&first, &stores.get_store(&url).unwrap()));
         assert!(stores.get_store(&Url::parse("gopher://example.com/").unwrap()).is_err());
+    }
+
+    #[test]
+    fn objects_of_web_servers_are_called_by_their_urls_without_passwords() {
+        let stores = Stores::uncounted();
+        let url = Url::parse("http://me:secret@example.com:8080/a/b.vortex").unwrap();
+        let store = stores.get_store(&url).unwrap();
+        assert_eq!(object_name(&store, &Path::from("a/b.vortex")), "http://example.com:8080/a/b.vortex");
     }
 
     #[test]

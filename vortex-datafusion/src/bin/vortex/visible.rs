@@ -19,6 +19,7 @@ use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
 };
+use url::Url;
 use vortex_datafusion::is_hidden;
 
 use crate::subfolders::Subfolders;
@@ -29,17 +30,24 @@ pub(crate) struct VisibleFiles {
     store: Arc<dyn ObjectStore>,
     /// How to list local files.
     local: Option<Arc<Subfolders>>,
+    /// The web server, which its store does not tell.
+    server: Option<String>,
 }
 
 impl VisibleFiles {
     /// Those of a remote store, in which folders are only parts of names.
     pub(crate) fn of(store: Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> {
-        Arc::new(Self { store, local: None })
+        Arc::new(Self { store, local: None, server: None })
+    }
+
+    /// Those of a web server. Messages and the pace of reads are then about this one, not about all servers.
+    pub(crate) fn of_server(store: Arc<dyn ObjectStore>, url: &Url) -> Arc<dyn ObjectStore> {
+        Arc::new(Self { store, local: None, server: Some(url.origin().ascii_serialization()) })
     }
 
     /// Those of the local file system.
     pub(crate) fn local(store: Arc<dyn ObjectStore>, subfolders: &Arc<Subfolders>) -> Arc<dyn ObjectStore> {
-        Arc::new(Self { store, local: Some(Arc::clone(subfolders)) })
+        Arc::new(Self { store, local: Some(Arc::clone(subfolders)), server: None })
     }
 }
 
@@ -129,7 +137,10 @@ impl ObjectStore for VisibleFiles {
 
 impl fmt::Display for VisibleFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.store.fmt(f)
+        match &self.server {
+            Some(server) => write!(f, "HttpStore({server})"),
+            None => self.store.fmt(f),
+        }
     }
 }
 

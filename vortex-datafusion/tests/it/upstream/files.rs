@@ -244,6 +244,14 @@ async fn arrow_files_of_rust_are_not_found_in_remote_stores() {
 }
 
 #[tokio::test]
+async fn samples_of_tables_are_whole_tables() {
+    let plain = Plain::new(1);
+    plain.table("t", "SELECT value AS a FROM generate_series(1, 1000)").await;
+    let rows = plain.rows("SELECT count(*) FROM t TABLESAMPLE (0 PERCENT)").await;
+    assert_wrong(rows.as_slice(), &["1000"], &["0"], "bin/vortex/sql/ignored.rs, and the note in docs/");
+}
+
+#[tokio::test]
 async fn a_copy_that_fails_replaces_the_file() {
     let plain = Plain::new(1);
     let file = plain.folder().join("a.csv");

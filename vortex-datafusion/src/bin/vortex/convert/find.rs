@@ -65,14 +65,15 @@ impl Found {
     }
 }
 
-/// The files at a place: a path or URL of a file or a folder, or a glob.
+/// The files at a place: a path or URL of a file or a folder, or a glob; and files of a folder whose format is not
+/// known.
 pub(super) async fn find(
     stores: &Stores,
     state: &SessionState,
     place: &str,
     format: Option<Format>,
     csv: &CsvArguments,
-) -> Outcome<Vec<Found>> {
+) -> Outcome<(Vec<Found>, Vec<PathBuf>)> {
     let at_place = |error: Failure| Failure::at(place, error);
     let url = listing_url(place).map_err(|error| at_place(error.into()))?;
     if let Some(path) = local_path(url.get_url())
@@ -90,7 +91,7 @@ pub(super) async fn find(
     let store = stores.get_store(url.as_ref())?;
     let is_one = objects.len() == 1 && !url.is_collection();
     let is_folder = url.is_collection() && url.get_glob().is_none();
-    let mut files = Vec::with_capacity(objects.len());
+    let (mut files, mut unknown) = (Vec::with_capacity(objects.len()), Vec::new());
     for meta in objects {
         let relative = match url.strip_prefix(&meta.location) {
             Some(parts) if !is_one => parts.collect::<PathBuf>(),
@@ -103,7 +104,10 @@ pub(super) async fn find(
         let (format, form) = match read {
             Some(read) => read,
             // A folder may contain other files too.
-            None if !is_one => continue,
+            None if !is_one => {
+                unknown.push(relative);
+                continue;
+            }
             None => return Err(Failure::Usage(format!("{place}: unknown format; set it with --from"))),
         };
         let name = if is_one { place.to_owned() } else { object_name(store.as_ref(), &meta.location) };
@@ -127,7 +131,7 @@ pub(super) async fn find(
     if files.is_empty() {
         return Err(Failure::error(format!("{place}: no file has the extension of a known format")));
     }
-    Ok(files)
+    Ok((files, unknown))
 }
 
 async fn objects(stores: &Stores, state: &SessionState, url: &ListingTableUrl) -> Outcome<Vec<ObjectMeta>> {

@@ -5,12 +5,11 @@
 //! files that differ, rows that are to be sorted.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::catalog::TableProvider;
-use datafusion::common::{Column, DFSchema};
 use datafusion::config::{CsvOptions, JsonOptions, TableParquetOptions};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::arrow::ArrowFormat;
@@ -18,24 +17,14 @@ use datafusion::datasource::file_format::csv::CsvFormat;
 use datafusion::datasource::file_format::json::JsonFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::execution::memory_pool::FairSpillPool;
-use datafusion::execution::object_store::ObjectStoreRegistry as _;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::logical_expr::{Expr, SortExpr};
 use datafusion::physical_expr::LexOrdering;
-use datafusion::physical_plan::limit::GlobalLimitExec;
-use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::stream::BoxStream;
-use futures::{StreamExt as _, TryStreamExt as _};
-use object_store::limit::LimitStore;
-use object_store::local::LocalFileSystem;
 use tempfile::TempPath;
 use vortex_datafusion::{StringType, VortexFormat, VortexOptions};
 
 use super::find::{Found, find};
-use super::given_order::in_given_order;
-use super::numbered::numbered;
 use super::sort::SortKey;
 use super::text_form::{CsvArguments, TextForm};
 use super::{parquet, stdin, vortex};
@@ -43,9 +32,6 @@ use crate::failure::{Failure, Outcome};
 use crate::formats::{Corrected, Format, INT96_UNIT, LINES_FOR_TYPES};
 use crate::memory::sort_within;
 use crate::stores::Stores;
-
-/// Number of requests at the same time for files on local disks, if there are more files than this.
-const REQUESTS: usize = 64;
 
 /// The rows to read, and their order.
 #[derive(Debug, Default)]
@@ -128,15 +114,16 @@ impl Reader {
         Ok(Self { stores, context })
     }
 
-    /// The files at a place: a path or URL of a file or a folder, a glob, or `-` for standard input.
+    /// The files at a place: a path or URL of a file or a folder, a glob, or `-` for standard input; and files there
+    /// whose format is not known.
     pub(super) async fn find(
         &self,
         place: &str,
         format: Option<Format>,
         csv: &CsvArguments,
-    ) -> Outcome<Vec<Found>> {
+    ) -> Outcome<(Vec<Found>, Vec<PathBuf>)> {
         match place {
-            "-" => Ok(vec![stdin::copy(self, format, csv).await?]),
+            "-" => Ok((vec![stdin::copy(self, format, csv).await?], Vec::new())),
             _ => find(&self.stores, &self.context.state(), place, format, csv).await,
         }
     }
@@ -150,7 +137,7 @@ impl Reader {
     ) -> Outcome<Found> {
         let place =
             path.to_str().ok_or_else(|| Failure::error("the folder for temporary files is not Unicode"))?;
-        let mut found = find(&self.stores, &self.context.state(), place, Some(format), csv).await?;
+        let (mut found, _) = find(&self.stores, &self.context.state(), place, Some(format), csv).await?;
         let file = found.pop().ok_or_else(|| Failure::error(format!("{place}: is gone")))?;
         Ok(Found { temporary: Some(Arc::new(path)), ..file })
     }
@@ -175,130 +162,6 @@ impl Reader {
         }
         self.query(files, wanted).await
     }
-
-    /// Rows read by DataFusion.
-    async fn query(&self, files: &[Found], wanted: &Wanted<'_>) -> Outcome<Rows> {
-        let Some(first) = files.first() else {
-            return Err(Failure::error("no file to convert"));
-        };
-        if let Some(other) = files.iter().find(|file| !file.is_read_like(first)) {
-            return Err(Failure::Usage(format!(
-                "{}: does not have the format of {}, or is compressed in another way; convert files of several formats into a \
-                 folder",
-                other.name, first.name
-            )));
-        }
-        if files.len() > REQUESTS && are_local(files) {
-            // DataFusion asks for all files at once, and each request opens one.
-            let store = LimitStore::new(LocalFileSystem::new(), REQUESTS);
-            self.stores.register_store(files[0].url.as_ref(), Arc::new(store));
-        }
-        let (table, checked) = self.table(files, first, wanted).await?;
-        let table: Arc<dyn TableProvider> = Arc::new(table);
-        let read = table.schema();
-        let mut frame = self.context.read_table(Arc::clone(&table))?;
-        let keys = wanted.sort_by.iter().map(|key| key.column.as_str());
-        check_columns("--sort-by", keys.clone(), frame.schema(), |name| {
-            if name.contains(char::is_whitespace) {
-                "; the words after a column are: asc, desc, nulls first, nulls last"
-            } else {
-                ""
-            }
-        })?;
-        let columns: Option<Vec<&str>> =
-            wanted.columns.map(|names| names.iter().map(String::as_str).collect());
-        check_columns(&files[0].name, columns.iter().flatten().copied(), frame.schema(), |_| "")?;
-        if wanted.sort_by.is_empty() {
-            frame = checked.converted(frame)?;
-        } else {
-            let needed = columns.as_ref().map(|columns| {
-                let fields = read.fields().iter().enumerate();
-                let is_needed = |name: &str| columns.contains(&name) || keys.clone().any(|key| key == name);
-                fields.filter(|(_, field)| is_needed(field.name())).map(|(at, _)| at).collect()
-            });
-            let (rows, number) = numbered(&self.scan(table.as_ref(), needed, files).await?)?;
-            let number = Column::from_name(number);
-            let keys = wanted.sort_by.iter().map(sort_expr);
-            let keys = keys.chain([Expr::Column(number.clone()).sort(true, false)]).collect();
-            frame = checked.converted(self.context.read_table(Arc::new(rows))?)?.sort(keys)?;
-            frame = frame.drop_columns(&[number])?;
-        }
-        if let Some(columns) = columns {
-            frame = frame.select_columns(&columns)?;
-        }
-        let limit = wanted.limit.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
-        let is_ordered = wanted.sort_by.is_empty() && files.len() > 1;
-        if !is_ordered && limit.is_some() {
-            frame = frame.limit(0, limit)?;
-        }
-        let mut plan = frame.create_physical_plan().await?;
-        if is_ordered {
-            plan = in_given_order(plan, files)?;
-            // A table that knew of the limit would leave out files, and not the last ones of those that are given.
-            if let Some(rows) = limit {
-                let limited = plan.with_fetch(Some(rows)).unwrap_or(plan);
-                plan = Arc::new(GlobalLimitExec::new(limited, 0, Some(rows)));
-            }
-        }
-        let known = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::default()).ok();
-        let count = known.and_then(|known| known.num_rows.get_value().copied()).map(|rows| rows as u64);
-        let order =
-            plan.output_ordering().filter(|_| plan.output_partitioning().partition_count() == 1).cloned();
-        let batches = execute_stream(Arc::clone(&plan), self.context.task_ctx())?;
-        let place = if let [file] = files { Some(file.name.clone()) } else { None };
-        let batches = batches.map_err(move |error| {
-            let error = with_name(error.into(), &read);
-            match &place {
-                Some(place) => Failure::at(place, error),
-                None => error,
-            }
-        });
-        Ok(Rows { schema: plan.schema(), count, order, batches: batches.boxed() })
-    }
-
-    /// All rows of a table of files, or some of their columns, in partitions that follow each other in the order of the
-    /// files.
-    async fn scan(
-        &self,
-        table: &dyn TableProvider,
-        columns: Option<Vec<usize>>,
-        files: &[Found],
-    ) -> Outcome<Arc<dyn ExecutionPlan>> {
-        let state = self.context.state();
-        let scan = table.scan(&state, columns.as_ref(), &[], None).await?;
-        let options = state.config_options();
-        let divided = scan.repartitioned(options.execution.target_partitions, options)?;
-        Ok(in_given_order(divided.unwrap_or(scan), files)?)
-    }
-}
-
-/// Checks that there are columns of these names, and tells which there are, with advice about the one that is missing.
-fn check_columns<'a>(
-    place: &str,
-    mut names: impl Iterator<Item = &'a str>,
-    schema: &DFSchema,
-    advice: fn(&str) -> &'static str,
-) -> Outcome {
-    let fields = schema.fields();
-    let Some(name) = names.find(|name| fields.find(name).is_none()) else { return Ok(()) };
-    let there = fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>().join(", ");
-    let advice = advice(name);
-    Err(Failure::error(format!("{place}: no column `{name}`; there are: {there}{advice}")))
-}
-
-/// An error about a value of a CSV file with the name of the column, instead of its position, and the line as editors
-/// count.
-fn with_name(failure: Failure, table: &Schema) -> Failure {
-    let Failure::Error(message) = failure else { return failure };
-    let named = || {
-        let (before, rest) = message.split_once("' for column ")?;
-        let (column, rest) = rest.split_once(" at line ")?;
-        let (line, after) = rest.split_once('.')?;
-        let (column, line) = (column.parse::<usize>().ok()?, line.parse::<u64>().ok()? + 1);
-        let name = table.fields().get(column)?.name();
-        Some(format!("{before}' for column `{name}` at line {line}.{after}"))
-    };
-    Failure::Error(named().unwrap_or(message))
 }
 
 pub(super) fn are_local(files: &[Found]) -> bool {
@@ -310,6 +173,7 @@ pub(super) fn reader_of(format: Format, form: TextForm) -> Arc<dyn FileFormat> {
         Format::Vortex => {
             let mut options = VortexOptions::default();
             options.string_type = StringType::Stored;
+            options.verify_checksums = true;
             Arc::new(VortexFormat::new().with_options(options))
         }
         Format::Parquet => {
@@ -339,8 +203,4 @@ pub(super) fn reader_of(format: Format, form: TextForm) -> Arc<dyn FileFormat> {
             Arc::new(Corrected::of(JsonFormat::default().with_options(options)))
         }
     }
-}
-
-fn sort_expr(key: &SortKey) -> SortExpr {
-    Expr::Column(Column::from_name(&key.column)).sort(!key.descending, key.nulls_first)
 }

@@ -23,6 +23,7 @@ mod numbered;
 mod output;
 mod parquet;
 mod partial;
+mod query;
 mod schemas;
 mod sort;
 mod stdin;
@@ -51,7 +52,7 @@ use vortex_datafusion::{RowOrder, VortexOptions, column_path};
 use crate::failure::{Failure, Failures, Outcome};
 use crate::formats::Format;
 use crate::min_reader::MinReader;
-use crate::text::parse_size;
+use crate::text::{counted, parse_size};
 use destination::Destination;
 use find::Found;
 use input::{Reader, Rows, Wanted};
@@ -64,6 +65,8 @@ use text_form::{CsvArguments, renamed};
 /// Number of small files that are converted at once, into a file each, and the bytes up to which files are small.
 const AT_ONCE: usize = 4;
 const SMALL_BYTES: u64 = 4 << 20;
+/// Number of files that are named of those that are left out.
+const TOLD: usize = 3;
 
 /// Arguments of `vortex convert`.
 #[derive(Debug, clap::Args)]
@@ -243,10 +246,11 @@ async fn prepare(arguments: &Arguments) -> Outcome<Prepared> {
         return refused(&format!("--columns: `{name}` is named twice"));
     }
     let reader = Reader::open(!arguments.sort_by.is_empty(), arguments.memory_limit)?;
-    let (mut files, mut notes) = (Vec::new(), Vec::new());
+    let (mut files, mut notes, mut merged_notes) = (Vec::new(), Vec::new(), Vec::new());
     for place in inputs {
-        let found = reader.find(place, arguments.from, &arguments.csv).await?;
-        notes.extend(note_of_subfolders(place, &found));
+        let (found, unknown) = reader.find(place, arguments.from, &arguments.csv).await?;
+        notes.extend(note_of_unknown(place, &unknown));
+        merged_notes.extend(note_of_subfolders(place, &found));
         files.extend(found);
     }
     if arguments.csv.is_given() && files.iter().any(|file| file.format != Format::Csv) {
@@ -261,12 +265,13 @@ async fn prepare(arguments: &Arguments) -> Outcome<Prepared> {
     if arguments.vortex.is_given() && jobs.iter().any(|job| job.format != Format::Vortex) {
         return refused("--level, --column-level, --min-reader and --checksums apply to Vortex files only");
     }
-    if !jobs.iter().any(|job| job.files.len() > 1) {
-        notes.clear();
-    } else if arguments.keep_going {
-        return refused(
-            "--keep-going: the files become one, in which it could not be seen that one is missing",
-        );
+    if jobs.iter().any(|job| job.files.len() > 1) {
+        if arguments.keep_going {
+            return refused(
+                "--keep-going: the files become one, in which it could not be seen that one is missing",
+            );
+        }
+        notes.append(&mut merged_notes);
     }
     Ok(Prepared { reader, jobs, notes })
 }
@@ -313,6 +318,19 @@ async fn run_jobs(jobs: &[Job], arguments: &Arguments, reader: &Reader, options:
             Failure::Error(format!("{message} ({done} of {job_count} files were converted)"))
         }
         other => other,
+    })
+}
+
+/// What to tell about files of a folder that are not converted.
+fn note_of_unknown(place: &str, files: &[PathBuf]) -> Option<String> {
+    let names: Vec<String> = files.iter().take(TOLD).map(|file| file.display().to_string()).collect();
+    let more = if files.len() > TOLD { ", .." } else { "" };
+    (!files.is_empty()).then(|| {
+        let count = counted(files.len() as u64, "file");
+        format!(
+            "{place}: left out {count} of unknown format, which --from would set: {}{more}",
+            names.join(", ")
+        )
     })
 }
 

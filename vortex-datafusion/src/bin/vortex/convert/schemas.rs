@@ -152,7 +152,7 @@ fn check_delimiter(file: &str, schema: &Schema) -> Outcome {
     let [column] = schema.fields().as_ref() else { return Ok(()) };
     let name = column.name();
     let Some((_, option)) =
-        [(';', "';'"), ('\t', "'\\t'")].into_iter().find(|(other, _)| name.contains(*other))
+        [(';', "';'"), ('|', "'|'"), ('\t', "'\\t'")].into_iter().find(|(other, _)| name.contains(*other))
     else {
         return Ok(());
     };

@@ -7,7 +7,7 @@ use datafusion::execution::object_store::ObjectStoreRegistry as _;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::{ObjectMeta, ObjectStore};
 use vortex_core::VortexFile;
-use vortex_core::file::Footer;
+use vortex_core::file::{Footer, OpenOptions};
 use vortex_core::io::ObjectFile;
 use vortex_core::scan::{BatchStream, ScanBuilder};
 use vortex_datafusion::recorded_order;
@@ -40,7 +40,7 @@ impl Described {
         let read = async {
             let store = stores.get_store(found.url.as_ref())?;
             let object = ObjectFile::new(Arc::clone(&store), found.meta.clone());
-            let file = VortexFile::open(Arc::new(object)).await?;
+            let file = options().open(Arc::new(object)).await?;
             Ok::<_, Failure>((store, Arc::clone(file.footer())))
         };
         let (store, footer) = read.await.map_err(|failure| Failure::at(&found.name, failure))?;
@@ -59,7 +59,7 @@ impl Described {
         let object = Arc::new(ObjectFile::new(Arc::clone(&self.store), self.meta.clone()));
         let file = match &self.footer {
             Some(footer) => VortexFile::from_footer(object, Arc::clone(footer)),
-            None => VortexFile::open(object).await?,
+            None => options().open(object).await?,
         };
         let scan = match columns {
             Some(names) => file.scan().with_projection(names.iter().map(String::as_str)),
@@ -67,6 +67,11 @@ impl Described {
         };
         Ok(if self.limit < self.row_count { scan.with_limit(self.limit) } else { scan })
     }
+}
+
+/// As all of a file is read, its checksums are verified if it has any.
+fn options() -> OpenOptions {
+    OpenOptions::new().with_verify_checksums(true)
 }
 
 /// Rows of files, one after the other; `None` if the files have different schemas.

@@ -7,6 +7,7 @@
 mod completion;
 mod from_first;
 mod home;
+mod ignored;
 mod long_cells;
 mod places;
 mod printer;

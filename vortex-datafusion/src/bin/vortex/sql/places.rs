@@ -98,6 +98,8 @@ pub(super) fn explained(error: DataFusionError, state: &SessionState) -> Failure
         Failure::error(format!("no file at {name}"))
     } else if let Some(file) = FORMATS.iter().map(|format| format!("{name}.{format}")).find(is_there) {
         Failure::error(format!("table '{name}' not found; for the file, write '{file}'"))
+    } else if Path::new(name).extension().is_some() {
+        Failure::error(format!("no table and no file '{name}'"))
     } else {
         error.into()
     }

@@ -30,12 +30,12 @@ use vortex_core::io::local_target;
 use vortex_datafusion::{listing_url, local_path, output_url};
 
 use super::from_first::{complete, select_all};
-use super::home;
 use super::places::{explained, is_place, places_in};
 use super::printer::Printer;
 use super::reset::set_default;
 use super::session::Session;
 use super::show_columns::describe;
+use super::{home, ignored};
 use crate::failure::{Failure, Outcome};
 use crate::min_reader::MinReader;
 use crate::text::counted;
@@ -63,6 +63,7 @@ impl Session {
         let dialect = self.dialect()?;
         let mut statements = parse(sql, dialect.as_ref())?;
         while let Some(mut statement) = statements.pop_front() {
+            ignored::check(&statement)?;
             complete(&mut statement);
             set_default(&mut statement);
             describe(&mut statement);
