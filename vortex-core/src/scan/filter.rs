@@ -38,6 +38,9 @@ const PROBE_EVERY: u64 = 16;
 /// they need not be decoded, repartitioned and copied.
 const WORTHWHILE_DECODED: f64 = 1.0 / 64.0;
 const SAMPLE_ROWS: usize = 2 << 10;
+/// Decoded rows that predicates of a split share may take this many bytes: only those of one predicate are limited
+/// otherwise.
+const MAX_SHARED: usize = 64 << 20;
 const SAMPLE_EVERY: u64 = 8;
 
 /// A conjunct of the filter to evaluate on a split.
@@ -229,7 +232,7 @@ impl Payoffs {
         let mut live = split.live.clone();
         let mut uses = HashMap::new();
         checks.iter().for_each(|check| count_uses(&check.expr, &mut uses));
-        let mut columns = Columns { plan, split, have, uses, read: HashMap::new() };
+        let mut columns = Columns { plan, split, have, uses, read: HashMap::new(), shared_bytes: 0 };
         for check in checks {
             let expr = check.latest(plan);
             // There is no threshold yet, which says nothing about what it will reject.
@@ -262,6 +265,8 @@ struct Columns<'a> {
     /// Number of predicates on values of each column.
     uses: HashMap<FieldPath, usize>,
     read: HashMap<FieldPath, EncodedRef>,
+    /// Bytes of decoded rows in `read`.
+    shared_bytes: usize,
 }
 
 impl Columns<'_> {
@@ -314,7 +319,11 @@ impl Columns<'_> {
             return Ok(array);
         }
         let decoded: EncodedRef = Arc::new(array.to_decoded()?);
-        self.read.insert(path.clone(), Arc::clone(&decoded));
+        let bytes = self.shared_bytes.saturating_add(decoded.buffer_bytes());
+        if bytes <= MAX_SHARED {
+            self.shared_bytes = bytes;
+            self.read.insert(path.clone(), Arc::clone(&decoded));
+        }
         Ok(decoded)
     }
 

@@ -74,7 +74,8 @@ async fn remove_all(destination: Arc<Destination>, files: Vec<Path>, runs_again:
         return match outcomes.iter().filter(|outcome| was_gone(outcome)).count() {
             missing if missing > 0 && !runs_again => exec_err!(
                 "the new rows are in the table, but {missing} of {} files of replaced rows were gone: another statement \
-                 has replaced or removed them meanwhile, and if it wrote rows, these are in the table, too",
+                 has removed them meanwhile, and if it wrote rows, these are in the table, too (or the store removed \
+                 them, and its answer was lost)",
                 files.len()
             ),
             _ => Ok(()),

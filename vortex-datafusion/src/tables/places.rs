@@ -174,7 +174,7 @@ pub(crate) async fn listed_files<'a>(
         folder = folder.with_table_ref(name.clone());
     }
     let mut files: Vec<_> = folder.list_all_files(session, store, extension).await?.try_collect().await?;
-    if ignores_subfolders {
+    if ignores_subfolders && glob.as_str() != IN_FOLDER {
         // The pattern may match a folder, with all that is in it.
         let everything = folder.clone().with_glob("*")?;
         let below: Vec<_> = everything.list_all_files(session, store, extension).await?.try_collect().await?;

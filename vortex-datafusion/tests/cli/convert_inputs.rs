@@ -351,8 +351,8 @@ fn what_is_wrong_with_an_input_is_told() {
     fs::create_dir(folder.path().join("logs")).unwrap();
     fs::write(folder.path().join("logs/1.parquet.gz"), "zipped").unwrap();
     fs::write(folder.path().join("logs/2.csv"), "a\n1\n").unwrap();
-    let line = fails(&["convert", &path(&folder, "logs/"), &out], 2);
-    assert!(line.contains("1.parquet.gz: is compressed"), "{line}");
+    let output = run(&["convert", &path(&folder, "logs/"), &path(&folder, "logs.vortex")]);
+    assert!(stderr(&output).contains("left out 1 file of unknown format"), "{}", stderr(&output));
     let twice = path(&folder, "twice.csv");
     for lines in ["a,a\n1,2\n", "a,b,a\n1,2,3\n"] {
         fs::write(&twice, lines).unwrap();
@@ -646,4 +646,67 @@ fn checksums_of_the_input_are_verified() {
         let line = fails(&[&["convert"], sorted, &[&file, &out]].concat(), 1);
         assert!(line.contains("checksum") && line.contains("a.vortex"), "{line}");
     }
+}
+
+/// A file compressed with bzip2, twice the same rows, in two streams.
+fn of_two_streams(folder: &TempDir) -> String {
+    let file = path(folder, "a.csv.bz2");
+    let options = "STORED AS CSV OPTIONS ('format.compression' 'bzip2', 'format.has_header' 'false')";
+    ok(&["sql", "-q", "-c", &format!("COPY (SELECT 1 AS a UNION ALL SELECT 2) TO '{file}' {options}")]);
+    let stream = fs::read(&file).unwrap();
+    fs::write(&file, [stream.as_slice(), stream.as_slice()].concat()).unwrap();
+    file
+}
+
+#[test]
+fn all_streams_of_a_compressed_file_are_read_wherever_it_is() {
+    let folder = TempDir::new().unwrap();
+    let file = of_two_streams(&folder);
+    let url = format!("http://127.0.0.1:{}/a.csv.bz2", serve(file.clone()));
+    for place in [&file, &url] {
+        let rows = ok(&["convert", "--no-header", "--to", "csv", place, "-"]);
+        assert_eq!(rows.lines().count(), 5, "{place}: {rows}");
+    }
+}
+
+#[test]
+fn files_of_several_stores_are_read_or_refused() {
+    let folder = TempDir::new().unwrap();
+    let (lines, array, out) = (path(&folder, "a.json"), path(&folder, "b.json"), path(&folder, "out.csv"));
+    fs::write(&lines, "{\"a\":1}\n").unwrap();
+    fs::write(&array, "[{\"a\":2}]").unwrap();
+    let url = format!("http://127.0.0.1:{}/a.json", serve(lines.clone()));
+    let line = fails(&["convert", &lines, &url, &out], 2);
+    assert!(line.contains("is in another store than"), "{line}");
+    // A copy is made of the array, and of what is merged with it.
+    ok(&["convert", &array, &url, &out]);
+    assert_eq!(fs::read_to_string(&out).unwrap(), "a\n2\n1\n");
+}
+
+#[test]
+fn folders_of_values_hold_no_other_files_with_the_extension() {
+    let folder = TempDir::new().unwrap();
+    fs::create_dir_all(folder.path().join("in/d=1")).unwrap();
+    let (place, out) = (path(&folder, "in/"), path(&folder, "out.csv"));
+    fs::rename(of_two_streams(&folder), folder.path().join("in/d=1/a.csv.bz2")).unwrap();
+    fs::write(folder.path().join("in/d=1/b.txt.bz2"), "other").unwrap();
+    let output = run(&["convert", "--no-header", &place, &out]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(&out).unwrap().lines().count(), 5);
+    fs::write(folder.path().join("in/d=1/c.CSV"), "3\n").unwrap();
+    fs::remove_file(folder.path().join("in/d=1/a.csv.bz2")).unwrap();
+    fs::write(folder.path().join("in/d=1/d.csv"), "4\n").unwrap();
+    let line = fails(&["convert", "--no-header", &place, &out], 2);
+    assert!(line.contains("b.txt.bz2: is of another format than other files"), "{line}");
+}
+
+#[test]
+fn outputs_have_names_that_they_can_be_read_by() {
+    let folder = TempDir::new().unwrap();
+    let source = golden("0.91.0/tpch_orders.vortex");
+    for name in ["a.csv.gz", "a.tsv"] {
+        let line = fails(&["convert", "--to", "csv", &source, &path(&folder, name)], 2);
+        assert!(line.contains("give it another name"), "{line}");
+    }
+    assert!(names(&folder).is_empty());
 }

@@ -426,7 +426,10 @@ fn compressed_output_needs_a_format() {
 fn what_would_be_ignored_or_is_misspelled_is_told() {
     let file = golden("0.91.0/tpch_orders.vortex");
     for (sql, told) in [
-        (format!("SELECT count(*) FROM '{file}' TABLESAMPLE (10 PERCENT)"), "TABLESAMPLE would be ignored"),
+        (
+            format!("SELECT count(*) FROM '{file}' TABLESAMPLE (10 PERCENT)"),
+            "instead of TABLESAMPLE, which DataFusion would ignore",
+        ),
         ("COPY (SELECT 1 AS a) TO 'q' STORED AS vortx".to_owned(), "formats are VORTEX, PARQUET"),
         ("FROM 'src.parqet'".to_owned(), "no table and no file 'src.parqet'"),
     ] {

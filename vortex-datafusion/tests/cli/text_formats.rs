@@ -367,6 +367,10 @@ fn an_array_of_json_is_converted_like_lines() {
     assert!(line.contains("is the input and the output"), "{line}");
     fs::create_dir(folder.path().join("k=1")).unwrap();
     fs::write(folder.path().join("k=1/a.json"), "[{\"a\":1}]").unwrap();
-    let line = fails(&["convert", &path(&folder, "k=1/a.json"), &out], 1);
+    assert_eq!(ok(&["convert", "--to", "csv", &path(&folder, "k=1/a.json"), "-"]), "a\n1\n");
+    fs::remove_file(&file).unwrap();
+    fs::remove_file(&lines).unwrap();
+    fs::remove_file(&out).unwrap();
+    let line = fails(&["convert", &format!("{}/", folder.path().display()), &out], 1);
     assert!(line.contains("newline_delimited"), "{line}");
 }

@@ -110,7 +110,20 @@ impl Failures {
 fn one_line(message: &str) -> String {
     let lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
     let line = lines.collect::<Vec<_>>().join("; ").replace(":;", ":").replace("caused by;", "caused by:");
-    visible(&line)
+    visible(&without_passwords(&line))
+}
+
+/// The message without names and passwords in URLs.
+fn without_passwords(message: &str) -> String {
+    let mut parts = message.split("://");
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let server = part.split(['/', ' ', '\'', '"', '?', '#', ')']).next().unwrap_or_default();
+        let from = server.rfind('@').map_or(0, |at| at + 1);
+        kept.push_str("://");
+        kept.push_str(&part[from..]);
+    }
+    kept
 }
 
 const RAISE_LIMIT: &str = "raise --memory-limit; in SQL, --mem-pool-type fair may do, too";
@@ -291,6 +304,16 @@ mod tests {
         }
         let absolute = std::env::current_dir().unwrap().join("a.vortex");
         assert!(is_named("a.vortex", &format!("{}: cut", absolute.display())));
+    }
+
+    #[test]
+    fn errors_name_servers_without_passwords() {
+        let Failure::Error(message) = Failure::error(
+            "HEAD http://me:s@cret@host:1/a@b.csv and 'https://host/c@d', not s3://bucket/e@f",
+        ) else {
+            panic!()
+        };
+        assert_eq!(message, "HEAD http://host:1/a@b.csv and 'https://host/c@d', not s3://bucket/e@f");
     }
 
     #[test]

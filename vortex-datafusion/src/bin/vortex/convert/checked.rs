@@ -61,10 +61,13 @@ impl Checked {
 /// does; `None` for other types.
 fn digits(data_type: &DataType) -> Option<usize> {
     match data_type {
-        DataType::Date32 | DataType::Timestamp(TimeUnit::Second, _) => Some(0),
-        DataType::Timestamp(TimeUnit::Millisecond, _) => Some(3),
-        DataType::Timestamp(TimeUnit::Microsecond, _) => Some(6),
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => Some(9),
+        DataType::Date32 => Some(0),
+        DataType::Timestamp(unit, _) | DataType::Time32(unit) | DataType::Time64(unit) => Some(match unit {
+            TimeUnit::Second => 0,
+            TimeUnit::Millisecond => 3,
+            TimeUnit::Microsecond => 6,
+            TimeUnit::Nanosecond => 9,
+        }),
         DataType::Decimal32(_, scale)
         | DataType::Decimal64(_, scale)
         | DataType::Decimal128(_, scale)

@@ -61,10 +61,15 @@ impl Destination {
 
     /// The format that the extension stands for.
     pub(super) fn format(&self) -> Option<Format> {
+        Format::of_path(&self.path()?)
+    }
+
+    /// The path, of an object in its store.
+    pub(super) fn path(&self) -> Option<PathBuf> {
         match self {
             Self::Stdout => None,
-            Self::Local(path) => Format::of_path(path),
-            Self::Object { url, .. } => Format::of_path(Path::new(url.path())),
+            Self::Local(path) => Some(path.clone()),
+            Self::Object { url, .. } => Some(PathBuf::from(url.path())),
         }
     }
 

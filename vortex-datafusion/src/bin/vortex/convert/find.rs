@@ -48,6 +48,11 @@ impl Found {
         Self { partitioned: None, ..self.clone() }
     }
 
+    /// Whether it is text, which may be compressed.
+    pub(super) fn is_text(&self) -> bool {
+        matches!(self.format, Format::Csv | Format::Json)
+    }
+
     /// Whether this and another file can be part of one table.
     pub(super) fn is_read_like(&self, other: &Self) -> bool {
         (self.format, self.form) == (other.format, other.form)
@@ -97,18 +102,15 @@ pub(super) async fn find(
             Some(parts) if !is_one => parts.collect::<PathBuf>(),
             _ => PathBuf::from(meta.location.filename().unwrap_or_default()),
         };
-        let read = form_of(&relative, format, csv).map_err(|told| {
-            let name = if is_one { place.to_owned() } else { relative.display().to_string() };
-            Failure::Usage(format!("{name}: {told}"))
-        })?;
-        let (format, form) = match read {
-            Some(read) => read,
+        let (format, form) = match form_of(&relative, format, csv) {
+            Ok(Some(read)) => read,
             // A folder may contain other files too.
-            None if !is_one => {
+            _ if !is_one => {
                 unknown.push(relative);
                 continue;
             }
-            None => return Err(Failure::Usage(format!("{place}: unknown format; set it with --from"))),
+            Err(told) => return Err(Failure::Usage(format!("{place}: {told}"))),
+            Ok(None) => return Err(Failure::Usage(format!("{place}: unknown format; set it with --from"))),
         };
         let name = if is_one { place.to_owned() } else { object_name(store.as_ref(), &meta.location) };
         // All of them have to be: `check_folders` refuses the others.

@@ -1,48 +1,12 @@
-//! JSON files that are one array: each of its values becomes a line of a temporary file.
+//! JSON files that are one array: each of its values becomes a line.
 //!
 //! DataFusion reads arrays, too, but only those without line breaks within values, and takes an array that is cut short
 //! for a whole one.
 
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
-
-use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
-use datafusion::execution::object_store::ObjectStoreRegistry as _;
-use tempfile::NamedTempFile;
-
-use super::find::Found;
-use super::input::Reader;
-use super::text_form::CsvArguments;
-use crate::failure::{Failure, Outcome};
-use crate::formats::{Format, Text};
-
-/// Within these first bytes, a JSON file has a character that is no space, also if it is compressed.
-const START_BYTES: u64 = 4096;
-
-/// The file itself, or one of its lines if it is an array. That is removed with the last clone of what is returned.
-///
-/// A file below folders named after values stays as it is: a copy elsewhere would lose them.
-pub(super) async fn as_lines(reader: &Reader, csv: &CsvArguments, file: &Found) -> Outcome<Found> {
-    if file.format != Format::Json || file.meta.location.parts().any(|name| name.as_ref().contains('=')) {
-        return Ok(file.clone());
-    }
-    let at_file = |failure: Failure| Failure::at(&file.name, failure);
-    let start = reader.start(file, START_BYTES).await.map_err(at_file)?;
-    if !start.trim_ascii_start().starts_with(b"[") {
-        return Ok(file.clone());
-    }
-    let (lines, path) = NamedTempFile::new()?.into_parts();
-    let store = reader.stores.get_store(file.url.as_ref())?;
-    let text = Text::new(&store, Some(FileCompressionType::from(file.form.compression)));
-    let copied =
-        text.read(&file.meta, move |text| Ok(write_lines(BufReader::new(text), BufWriter::new(lines))?));
-    copied.await.map_err(|error| at_file(error.into()))?;
-    let copy = reader.temporary(path, Format::Json, csv).await?;
-    let (name, relative) = (file.name.clone(), file.relative.clone());
-    Ok(Found { name, relative, in_subfolder: file.in_subfolder, ..copy })
-}
+use std::io::{self, BufRead, Write};
 
 /// Writes each value of an array as a line. What is in a value is left to its parser, except where it ends.
-fn write_lines(mut text: impl BufRead, mut lines: impl Write) -> io::Result<()> {
+pub(super) fn write_lines(mut text: impl BufRead, mut lines: impl Write) -> io::Result<()> {
     let mut array = Array::default();
     loop {
         let chunk = text.fill_buf()?;
@@ -119,6 +83,8 @@ fn invalid<T>(what: &str) -> io::Result<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::BufReader;
+
     use super::*;
 
     fn lines(text: &str) -> Result<String, String> {

@@ -12,6 +12,7 @@
 //! is always complete.
 
 mod checked;
+mod copies;
 mod destination;
 mod encoder;
 mod find;
@@ -53,14 +54,14 @@ use crate::failure::{Failure, Failures, Outcome};
 use crate::formats::Format;
 use crate::min_reader::MinReader;
 use crate::text::{counted, parse_size};
+use copies::readable;
 use destination::Destination;
 use find::Found;
 use input::{Reader, Rows, Wanted};
-use json_array::as_lines;
 use output::{Form, Outputs, Target};
 pub(crate) use partial::remove_all as remove_partial_files;
 use sort::SortKey;
-use text_form::{CsvArguments, renamed};
+use text_form::{CsvArguments, is_read_as, renamed};
 
 /// Number of small files that are converted at once, into a file each, and the bytes up to which files are small.
 const AT_ONCE: usize = 4;
@@ -222,9 +223,11 @@ struct Job {
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let options = arguments.vortex.options();
     let Prepared { reader, jobs, notes } = prepare(&arguments).await?;
-    run_jobs(&jobs, &arguments, &reader, &options).await?;
-    notes.iter().for_each(|note| _ = writeln!(std::io::stderr(), "vortex: {note}"));
-    Ok(())
+    let outcome = run_jobs(&jobs, &arguments, &reader, &options).await;
+    if outcome.is_ok() || arguments.keep_going {
+        notes.iter().for_each(|note| _ = writeln!(std::io::stderr(), "vortex: {note}"));
+    }
+    outcome
 }
 
 /// What is known before anything is written.
@@ -364,6 +367,12 @@ fn jobs(arguments: &Arguments, output: &Destination, files: Vec<Found>) -> Outco
         return Ok(vec![Job { files, target, format, folder: Some(output.clone()) }]);
     }
     if !is_folder {
+        if output.path().is_some_and(|path| !is_read_as(&path, format)) {
+            return refused(
+                output,
+                "would be read as compressed, or as separated by tabs; give it another name",
+            );
+        }
         if output.is_among(&files) {
             return refused(output, "is the input and the output");
         }
@@ -393,12 +402,11 @@ impl Job {
     }
 
     async fn run(&self, arguments: &Arguments, reader: &Reader, options: &WriteOptions) -> Outcome {
-        let files = stream::iter(&self.files).then(|file| as_lines(reader, &arguments.csv, file));
-        let files: Vec<Found> = files.try_collect().await?;
         // Who names the columns knows what is left out.
         if arguments.columns.is_none() {
-            reader.check_lost(&files).await?;
+            reader.check_lost(&self.files).await?;
         }
+        let files = readable(reader, &arguments.csv, &self.files).await?;
         let columns = match &arguments.exclude {
             Some(excluded) => Some(reader.columns_without(&files, excluded).await?),
             None => arguments.columns.clone(),

@@ -39,6 +39,12 @@ impl Reader {
                 other.name, first.name
             )));
         }
+        if let Some(other) = files.iter().find(|file| file.url.object_store() != first.url.object_store()) {
+            return Err(Failure::Usage(format!(
+                "{}: is in another store than {}; copy the files to one place first, or convert them one by one",
+                other.name, first.name
+            )));
+        }
         if files.len() > REQUESTS && are_local(files) {
             // DataFusion asks for all files at once, and each request opens one.
             let store = LimitStore::new(LocalFileSystem::new(), REQUESTS);

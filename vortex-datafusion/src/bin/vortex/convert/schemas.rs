@@ -5,12 +5,10 @@ use std::io::Read as _;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
-use bytes::Buf as _;
 use datafusion::common::DataFusionError;
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::datasource::listing::ListingOptions;
 use datafusion::execution::object_store::ObjectStoreRegistry as _;
-use object_store::ObjectStoreExt as _;
 use vortex_datafusion::folder_columns;
 
 use super::find::{Found, folders_of};
@@ -18,7 +16,7 @@ use super::input::Reader;
 use super::json_keys;
 use crate::columns::with_types;
 use crate::failure::{Failure, Outcome};
-use crate::formats::Format;
+use crate::formats::{Format, Text};
 
 /// First lines of JSON files are expected within this many bytes.
 const START_BYTES: u64 = 1 << 20;
@@ -62,26 +60,16 @@ impl Reader {
         Ok(())
     }
 
-    /// The text at the start of a file, as far as it is in so many of its first bytes; none if the store provides only
-    /// whole files.
+    /// So many bytes of the text of a file from its start, or fewer if it ends, or cannot be decompressed further.
     pub(super) async fn start(&self, file: &Found, bytes: u64) -> Outcome<Vec<u8>> {
-        let range = 0..file.meta.size.min(bytes);
-        if range.is_empty() {
-            return Ok(Vec::new());
-        }
-        let compression = FileCompressionType::from(file.form.compression);
         let store = self.stores.get_store(file.url.as_ref())?;
-        match store.get_range(&file.meta.location, range).await {
-            // A web server without ranges.
-            Err(object_store::Error::NotSupported { .. }) => Ok(Vec::new()),
-            start => {
-                // What is cut off is an error after all that can be read.
-                let mut text = Vec::new();
-                let mut start = compression.convert_read(start?.reader())?.take(bytes);
-                _ = start.read_to_end(&mut text);
-                Ok(text)
-            }
-        }
+        let text = Text::new(&store, Some(FileCompressionType::from(file.form.compression)));
+        let start = text.read(&file.meta, move |text| {
+            let mut start = Vec::new();
+            _ = text.take(bytes).read_to_end(&mut start);
+            Ok(start)
+        });
+        Ok(start.await?)
     }
 
     /// The columns of a JSON file in the order of the keys of its first line. DataFusion sorts them by name.

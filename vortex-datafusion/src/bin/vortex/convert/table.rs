@@ -1,11 +1,17 @@
 //! The table that DataFusion reads: files of one format, and their columns.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::DataFusionError;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::execution::object_store::ObjectStoreRegistry as _;
+use futures::TryStreamExt as _;
+use object_store::path::Path as StorePath;
+use vortex_core::io::object_name;
 use vortex_datafusion::{folder_columns, merge_schemas};
 
 use super::checked::Checked;
@@ -81,20 +87,52 @@ impl Reader {
         }
         check_folders(files)?;
         // All files of a format may have another one of its extensions.
-        let own = first.relative.extension().and_then(OsStr::to_str);
-        let extension = format!(".{}", own.unwrap_or(first.format.extension()));
+        let extension = extensions_of(&first.relative);
         let has_extension = |file: &Found| file.meta.location.as_ref().ends_with(&extension);
         let extension = if files.iter().all(has_extension) { extension.as_str() } else { "" };
+        self.check_others(files, &folders, extension).await?;
         let config = ListingTableConfig::new_with_multi_paths(folders)
             .with_listing_options(options.with_file_extension(extension));
         Ok(config.infer_partitions_from_path(&self.context.state()).await?)
     }
+
+    /// Checks that folders have no other files with this extension: DataFusion would read them, too.
+    async fn check_others(&self, files: &[Found], folders: &[ListingTableUrl], extension: &str) -> Outcome {
+        let known: HashSet<&StorePath> = files.iter().map(|file| &file.meta.location).collect();
+        let state = self.context.state();
+        for folder in folders {
+            let store = self.stores.get_store(folder.as_ref())?;
+            let mut listed = folder.list_all_files(&state, &store, extension).await?;
+            while let Some(file) = listed.try_next().await? {
+                if file.size > 0 && !known.contains(&file.location) {
+                    return Err(Failure::Usage(format!(
+                        "{}: is of another format than other files, or has another extension; move it away, since in \
+                         folders named after values, files of one extension are read",
+                        object_name(store.as_ref(), &file.location)
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
-/// Gives columns the types that arguments say, in all files.
+/// The extensions of a file, from that of its format on: `.csv.gz`. None if it has none.
+fn extensions_of(path: &Path) -> String {
+    let Some(last) = path.extension().and_then(OsStr::to_str) else { return String::new() };
+    match path.with_extension("") {
+        shorter if Format::of_path(path).is_none() && Format::of_path(&shorter).is_some() => {
+            format!("{}.{last}", extensions_of(&shorter))
+        }
+        _ => format!(".{last}"),
+    }
+}
+
+/// Gives columns the types that arguments say, in all files that have columns.
 fn declare(schemas: &mut [(String, SchemaRef)], types: &[(String, DataType)]) -> Outcome {
+    let lacks = |schema: &Schema, name: &str| !schema.fields().is_empty() && schema.index_of(name).is_err();
     for (name, _) in types {
-        let Some((file, schema)) = schemas.iter().find(|(_, schema)| schema.index_of(name).is_err()) else {
+        let Some((file, schema)) = schemas.iter().find(|(_, schema)| lacks(schema, name)) else {
             continue;
         };
         let there = schema.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>().join(", ");

@@ -12,7 +12,7 @@ use crate::failure::{Failure, Outcome};
 use crate::formats::Format;
 
 /// How CSV files are read.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[group(skip)]
 pub(super) struct CsvArguments {
     /// What separates values of CSV files, like `;` or `\t`; by default a comma, and a tab in `.tsv` files.
@@ -117,6 +117,13 @@ pub(super) fn form_of(
     Ok(Some((format, form)))
 }
 
+/// Whether a file of this name would be read as plain text, if it is of this format of text.
+pub(super) fn is_read_as(path: &Path, format: Format) -> bool {
+    let plain = |(_, form)| form == TextForm::default();
+    let is_text = matches!(format, Format::Csv | Format::Json);
+    !is_text || form_of(path, Some(format), &CsvArguments::default()).is_ok_and(|read| read.is_none_or(plain))
+}
+
 /// The path with the extension of a format, in place of that of another format, and of a compression.
 pub(super) fn renamed(path: &Path, format: Format) -> PathBuf {
     let is_known = |path: &Path| Format::of_path(path).is_some() || has_extension(path, "tsv");
@@ -172,6 +179,19 @@ mod tests {
         ] {
             assert_eq!(renamed(Path::new(name), Format::Vortex), Path::new(expected));
         }
+    }
+
+    #[test]
+    fn text_is_written_under_names_that_tell_no_other_form() {
+        let is_read = |name: &str, format| is_read_as(Path::new(name), format);
+        assert!(
+            is_read("a.csv", Format::Csv) && is_read("a.txt", Format::Csv) && is_read("a.gz", Format::Vortex)
+        );
+        assert!(
+            !is_read("a.csv.gz", Format::Csv)
+                && !is_read("a.tsv", Format::Csv)
+                && !is_read("a.zst", Format::Json)
+        );
     }
 
     #[test]

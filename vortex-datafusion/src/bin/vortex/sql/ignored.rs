@@ -3,41 +3,59 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{CopyToSource, Statement};
-use datafusion::sql::sqlparser::ast::{TableFactor, Visit as _, Visitor};
+use datafusion::sql::sqlparser::ast::{GroupByExpr, Select, TableFactor, Visit as _, Visitor};
 
 use crate::failure::{Failure, Outcome};
 
-/// Refuses a statement with `TABLESAMPLE`. See `tests/it/upstream/files.rs`: `samples_of_tables_are_whole_tables`.
+/// Refuses a statement with such a clause. See `tests/it/upstream/files.rs`: `samples_of_tables_are_whole_tables`.
 pub(super) fn check(statement: &Statement) -> Outcome {
     let found = match statement {
-        Statement::Statement(statement) => statement.visit(&mut Samples),
+        Statement::Statement(statement) => statement.visit(&mut Ignored),
         Statement::Explain(explain) => return check(&explain.statement),
         Statement::CopyTo(copy) => match &copy.source {
-            CopyToSource::Query(query) => query.visit(&mut Samples),
+            CopyToSource::Query(query) => query.visit(&mut Ignored),
             CopyToSource::Relation(_) => ControlFlow::Continue(()),
         },
         Statement::CreateExternalTable(_) | Statement::Reset(_) => ControlFlow::Continue(()),
     };
     match found {
         ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(()) => Err(Failure::error(
-            "TABLESAMPLE would be ignored, and all rows be read; use WHERE random() < 0.1",
-        )),
+        ControlFlow::Break(clause) => Err(Failure::error(format!("{clause}, which DataFusion would ignore"))),
     }
 }
 
-struct Samples;
+struct Ignored;
 
-impl Visitor for Samples {
-    type Break = ();
+impl Visitor for Ignored {
+    /// The clause, and what to write instead.
+    type Break = &'static str;
 
-    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<()> {
+    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<Self::Break> {
         match table {
             TableFactor::Table { sample: Some(_), .. } | TableFactor::Derived { sample: Some(_), .. } => {
-                ControlFlow::Break(())
+                ControlFlow::Break("use WHERE random() < 0.1 instead of TABLESAMPLE")
+            }
+            TableFactor::Table { partitions, .. } if !partitions.is_empty() => {
+                ControlFlow::Break("use WHERE with the columns of folders instead of PARTITION")
             }
             _ => ControlFlow::Continue(()),
         }
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Self::Break> {
+        let (GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers)) = &select.group_by;
+        if !modifiers.is_empty() {
+            return ControlFlow::Break(
+                "use GROUP BY ROLLUP (..), CUBE (..) or GROUPING SETS instead of WITH",
+            );
+        }
+        if select.prewhere.is_some() {
+            return ControlFlow::Break("use WHERE instead of PREWHERE");
+        }
+        if !select.connect_by.is_empty() {
+            return ControlFlow::Break("use WITH RECURSIVE instead of CONNECT BY");
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -48,13 +66,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_refused_wherever_they_are() {
+    fn clauses_that_would_be_ignored_are_refused_wherever_they_are() {
         for (sql, is_refused) in [
             ("SELECT * FROM t TABLESAMPLE (10 PERCENT)", true),
             ("SELECT * FROM 't.vortex' TABLESAMPLE BERNOULLI (1)", true),
             ("EXPLAIN SELECT (SELECT max(x) FROM t TABLESAMPLE (10 ROWS)) FROM u", true),
             ("COPY (SELECT * FROM (SELECT 1) TABLESAMPLE (10 PERCENT)) TO 'b.vortex'", true),
-            ("SELECT tablesample FROM t", false),
+            ("SELECT a FROM t GROUP BY a WITH ROLLUP", true),
+            ("SELECT * FROM t PREWHERE a = 2", true),
+            ("SELECT * FROM t PARTITION (p0)", true),
+            ("SELECT tablesample FROM t GROUP BY ROLLUP (tablesample)", false),
         ] {
             let statement = DFParser::parse_sql(sql).unwrap().pop_front().unwrap();
             assert_eq!(check(&statement).is_err(), is_refused, "{sql}");
