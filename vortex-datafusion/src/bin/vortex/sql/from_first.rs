@@ -5,13 +5,15 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::parser::{CopyToSource, Statement};
+use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Select, SelectFlavor, SelectItem, VisitMut as _, VisitorMut, WildcardAdditionalOptions,
+    Select, SelectFlavor, SelectItem, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use super::visit::visit_mut;
 
 /// Puts `SELECT *` before each `FROM` with which a query begins, and which no `SELECT` follows.
 pub(super) fn select_all(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Vec<TokenWithSpan> {
@@ -102,15 +104,7 @@ fn selects(after: &[TokenWithSpan]) -> bool {
 
 /// Makes queries of a statement that select nothing select all columns.
 pub(super) fn complete(statement: &mut Statement) {
-    let _ = match statement {
-        Statement::Statement(statement) => statement.visit(&mut SelectAll),
-        Statement::CopyTo(copy) => match &mut copy.source {
-            CopyToSource::Query(query) => query.visit(&mut SelectAll),
-            CopyToSource::Relation(_) => return,
-        },
-        Statement::Explain(explain) => return complete(&mut explain.statement),
-        Statement::CreateExternalTable(_) | Statement::Reset(_) => return,
-    };
+    let _ = visit_mut(statement, &mut SelectAll);
 }
 
 struct SelectAll;

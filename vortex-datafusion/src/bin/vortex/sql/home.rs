@@ -2,38 +2,37 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::parser::{CopyToSource, Statement};
+use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, ObjectName, ObjectNamePart, TableFactor, Value, VisitMut as _,
-    VisitorMut,
+    Expr, FunctionArg, FunctionArgExpr, ObjectName, ObjectNamePart, TableFactor, Value, VisitorMut,
 };
+
+use super::visit::visit_mut;
 
 /// Replaces `~` in the places that a statement names, if there is such a folder.
 pub(super) fn expand(statement: &mut Statement) {
     if let Some(home) = std::env::home_dir().and_then(|home| home.into_os_string().into_string().ok()) {
-        let _ = Home(home).visit(statement);
+        Home(home).expand_all(statement);
     }
 }
 
 struct Home(String);
 
 impl Home {
-    fn visit(&mut self, statement: &mut Statement) -> ControlFlow<()> {
+    fn expand_all(mut self, statement: &mut Statement) {
+        self.expand_outputs(statement);
+        let _ = visit_mut(statement, &mut self);
+    }
+
+    /// Replaces it where a statement writes to, and in the locations of its table.
+    fn expand_outputs(&self, statement: &mut Statement) {
         match statement {
-            Statement::Statement(statement) => statement.visit(self),
-            Statement::Explain(explain) => self.visit(&mut explain.statement),
-            Statement::CopyTo(copy) => {
-                self.expand(&mut copy.target);
-                match &mut copy.source {
-                    CopyToSource::Relation(table) => self.pre_visit_relation(table),
-                    CopyToSource::Query(query) => query.visit(self),
-                }
-            }
+            Statement::Explain(explain) => self.expand_outputs(&mut explain.statement),
+            Statement::CopyTo(copy) => self.expand(&mut copy.target),
             Statement::CreateExternalTable(table) => {
                 table.locations.iter_mut().for_each(|place| self.expand(place));
-                ControlFlow::Continue(())
             }
-            Statement::Reset(_) => ControlFlow::Continue(()),
+            Statement::Statement(_) | Statement::Reset(_) => {}
         }
     }
 
@@ -100,7 +99,7 @@ mod tests {
         ] {
             let parsed = |sql: &str| DFParser::parse_sql(sql).unwrap().pop_front().unwrap();
             let mut statement = parsed(sql);
-            let _ = Home("/home/me".to_owned()).visit(&mut statement);
+            Home("/home/me".to_owned()).expand_all(&mut statement);
             assert_eq!(statement.to_string(), parsed(expected).to_string(), "{sql}");
         }
     }

@@ -2,23 +2,15 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::parser::{CopyToSource, Statement};
-use datafusion::sql::sqlparser::ast::{GroupByExpr, Select, TableFactor, Visit as _, Visitor};
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{GroupByExpr, Select, TableFactor, Visitor};
 
+use super::visit::visit;
 use crate::failure::{Failure, Outcome};
 
 /// Refuses a statement with such a clause. See `tests/it/upstream/files.rs`: `samples_of_tables_are_whole_tables`.
 pub(super) fn check(statement: &Statement) -> Outcome {
-    let found = match statement {
-        Statement::Statement(statement) => statement.visit(&mut Ignored),
-        Statement::Explain(explain) => return check(&explain.statement),
-        Statement::CopyTo(copy) => match &copy.source {
-            CopyToSource::Query(query) => query.visit(&mut Ignored),
-            CopyToSource::Relation(_) => ControlFlow::Continue(()),
-        },
-        Statement::CreateExternalTable(_) | Statement::Reset(_) => ControlFlow::Continue(()),
-    };
-    match found {
+    match visit(statement, &mut Ignored) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(clause) => Err(Failure::error(format!("{clause}, which DataFusion would ignore"))),
     }

@@ -17,6 +17,7 @@ mod session;
 mod shell;
 mod show_columns;
 mod statement;
+mod visit;
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};

@@ -5,17 +5,18 @@ use std::path::Path;
 
 use datafusion::common::DataFusionError;
 use datafusion::execution::session_state::SessionState;
-use datafusion::sql::parser::{CopyToSource, Statement};
+use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, ObjectName, ObjectNamePart, TableFactor, Visit as _, Visitor,
+    Expr, FunctionArg, FunctionArgExpr, ObjectName, ObjectNamePart, TableFactor, Visitor,
 };
 
+use super::visit::visit;
 use crate::failure::Failure;
 
 /// What a statement names that may be a place: tables, and texts that table functions are given.
 pub(super) fn places_in(statement: &Statement) -> Vec<String> {
     let mut places = Places::default();
-    let _ = places.visit(statement);
+    let _ = visit(statement, &mut places);
     places.0
 }
 
@@ -28,18 +29,6 @@ pub(super) fn is_place(name: &str) -> bool {
 struct Places(Vec<String>);
 
 impl Places {
-    fn visit(&mut self, statement: &Statement) -> ControlFlow<()> {
-        match statement {
-            Statement::Statement(statement) => statement.visit(self),
-            Statement::Explain(explain) => self.visit(&explain.statement),
-            Statement::CopyTo(copy) => match &copy.source {
-                CopyToSource::Relation(table) => self.pre_visit_relation(table),
-                CopyToSource::Query(query) => query.visit(self),
-            },
-            Statement::CreateExternalTable(_) | Statement::Reset(_) => ControlFlow::Continue(()),
-        }
-    }
-
     fn add_argument(&mut self, argument: &FunctionArg) {
         match argument {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => {
