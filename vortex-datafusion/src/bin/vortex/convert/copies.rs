@@ -37,7 +37,8 @@ pub(super) async fn readable(reader: &Reader, csv: &CsvArguments, files: &[Found
     let are_copied = wanted.iter().any(Option::is_some);
     let mut read = Vec::with_capacity(files.len());
     for (file, wanted) in files.iter().zip(wanted) {
-        let must_follow = are_copied && file.is_text() && is_remote(file);
+        // A copy elsewhere would lose the values of folders, which is an error where others have none.
+        let must_follow = are_copied && file.is_text() && is_remote(file) && file.partitioned.is_none();
         read.push(match wanted.or(must_follow.then_some(Copied::Text)) {
             None => file.clone(),
             Some(copied) => {

@@ -140,7 +140,8 @@ fn check_places(table: &Schema, header: &Schema) -> Result<(), String> {
     let declared = table.fields().len();
     if names.len() > declared {
         return Err(format!(
-            "the table has {declared} of {} columns, which are read by position; declare all of them, under any names, in the order of the file: {order}",
+            "the table has {declared} of {} columns, which are read by position; declare all of them, under any names, in \
+             the order of the file: {order}",
             names.len()
         ));
     }
