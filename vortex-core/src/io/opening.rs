@@ -126,14 +126,15 @@ impl Finding {
         let answer = answer.map_err(|error| self.failed(error))?;
         let first_byte = started.elapsed();
         let (meta, range) = (answer.meta.clone(), answer.range.clone());
-        answered.get_or_init(|| range.end.saturating_sub(range.start));
+        let expected = range.end.saturating_sub(range.start);
+        answered.get_or_init(|| expected);
         let (mut stream, mut pieces, mut len) = (answer.into_stream(), Vec::new(), 0);
         while let Some(piece) = self.in_time(stream.next()).await? {
             let piece = piece.map_err(|error| self.failed(error))?;
             len += piece.len() as u64;
             pieces.push(piece);
         }
-        if range.end != meta.size || range.end - range.start != len {
+        if range.end != meta.size || expected != len {
             let message = format!("the store returned {len} bytes of {range:?} of {}", meta.size);
             return Err(Error::read(&self.name, range, message));
         }

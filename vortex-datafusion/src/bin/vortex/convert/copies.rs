@@ -91,3 +91,37 @@ impl Reader {
         Ok(Found { name, relative, form, in_subfolder: file.in_subfolder, ..copy })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use object_store::ObjectStoreExt as _;
+    use object_store::memory::InMemory;
+    use object_store::path::Path;
+    use url::Url;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_follow_an_array_unless_their_folder_has_a_value() {
+        let (memory, csv) = (InMemory::new(), CsvArguments::default());
+        for (name, text) in
+            [("a.json", "[{\"a\":1}]"), ("b.json", "{\"a\":2}"), ("t/k=1/c.json", "{\"a\":3}")]
+        {
+            memory.put(&Path::from(name), text.into()).await.unwrap();
+        }
+        let reader = Reader::open(false, 1 << 20).unwrap();
+        reader.stores.register_store(&Url::parse("gs://bucket").unwrap(), Arc::new(memory));
+        let mut files = Vec::new();
+        for place in ["gs://bucket/a.json", "gs://bucket/b.json", "gs://bucket/t/"] {
+            files.extend(reader.find(place, None, &csv).await.unwrap().0);
+        }
+        let read = readable(&reader, &csv, &files).await.unwrap();
+        let schemes: Vec<&str> = read.iter().map(|file| file.url.scheme()).collect();
+        assert_eq!(schemes, ["file", "file", "gs"]);
+        assert!(read[2].partitioned.is_some());
+        let lines = readable(&reader, &csv, &files[1..]).await.unwrap();
+        assert!(lines.iter().all(is_remote));
+    }
+}
