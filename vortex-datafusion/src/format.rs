@@ -24,14 +24,13 @@ use vortex_core::file::Footer;
 use vortex_core::io::object_name;
 
 use crate::convert::{datafusion_error, schema};
-use crate::options::VortexOptions;
+use crate::options::{TableOptions, VortexOptions};
 use crate::orders;
 use crate::reading::{Reading, SessionResources};
 use crate::sink::VortexSink;
 use crate::source::VortexSource;
 use crate::statistics::kept::LastColumns;
 use crate::statistics::statistics;
-use crate::table_options::TableOptions;
 
 /// File extension, and name of the format in `STORED AS`.
 pub(crate) const EXTENSION: &str = "vortex";

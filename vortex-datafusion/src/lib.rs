@@ -75,7 +75,6 @@
 mod aggregation;
 #[cfg(feature = "proto")]
 mod codec;
-mod column_levels;
 mod convert;
 mod format;
 mod functions;
@@ -93,28 +92,23 @@ mod reading;
 mod register;
 mod selection;
 mod sink;
-mod size;
 mod source;
 mod statistics;
-mod table_options;
 mod tables;
-mod user_metadata;
 
 #[cfg(feature = "proto")]
 pub use codec::VortexCodec;
-#[doc(hidden)]
-pub use column_levels::column_path;
 pub use convert::schema::merge as merge_schemas;
 pub use format::{VortexFormat, VortexFormatFactory};
 pub use open_table::VortexTable;
 pub use optimizer::optimizer_rules;
 pub use options::{StringType, VortexOptions};
+#[doc(hidden)]
+pub use options::{column_path, parse_size};
 pub use orders::{RowOrder, recorded_order, verify_order};
 pub use register::{VortexSessionExt, register};
 pub use selection::RowSelection;
 pub use sink::{VortexSink, WrittenFile};
-#[doc(hidden)]
-pub use size::parse_size;
 pub use source::VortexSource;
 pub use statistics::statistics;
 pub use tables::{

@@ -7,7 +7,8 @@ use super::numbers::compress_positions;
 use super::scheme::{Context, Kind};
 use crate::Result;
 use crate::array::validity::Validity;
-use crate::encodings::{bool, constant, masked, patches::EncodedPatches, run_end, sparse};
+use crate::encodings::shared::patches::EncodedPatches;
+use crate::encodings::{bool, constant, masked, run_end, sparse};
 use crate::scalar::Value;
 use crate::wire::WriteNode;
 

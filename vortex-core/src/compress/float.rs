@@ -13,7 +13,7 @@ use super::scheme::{Context, Kind, Scheme};
 use super::sparse::Sparse;
 use crate::Result;
 use crate::dtype::PType;
-use crate::encodings::patches::EncodedPatches;
+use crate::encodings::shared::patches::EncodedPatches;
 use crate::encodings::{alp, alprd, primitive};
 use crate::kernels::Word;
 use crate::wire::WriteNode;

@@ -4,8 +4,8 @@ use super::numbers::compress_positions;
 use super::scheme::{Context, Kind, Scheme};
 use super::string::{Strings, TRIED_BYTES};
 use crate::Result;
-use crate::encodings::coded_text::TextParts;
 use crate::encodings::fsst;
+use crate::encodings::shared::coded_text::TextParts;
 use crate::release::since;
 use crate::wire::WriteNode;
 

@@ -7,8 +7,8 @@ use super::scheme::{Context, Kind, Scheme};
 use super::string::{Strings, TRIED_BYTES};
 use crate::Result;
 use crate::dtype::PType;
-use crate::encodings::coded_text::TextParts;
 use crate::encodings::onpair;
+use crate::encodings::shared::coded_text::TextParts;
 use crate::wire::WriteNode;
 
 /// Number of bits of a token's code.

@@ -21,7 +21,7 @@ use super::*;
 use crate::Registry;
 use crate::array::ArrayParts;
 use crate::dtype::arrow::from_field;
-use crate::encodings::conformance;
+use crate::encodings::shared::conformance;
 use crate::kernels::random;
 use crate::limits::Limits;
 use crate::wire::EncodingIds;

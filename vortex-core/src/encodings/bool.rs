@@ -120,7 +120,7 @@ pub(crate) fn encode(bits: &BooleanBuffer, validity: Option<WriteNode>) -> Write
 mod tests {
     use super::*;
     use crate::array::build::Tree;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
 
     #[test]
     fn conforms() {

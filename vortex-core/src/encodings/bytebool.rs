@@ -90,7 +90,7 @@ impl EncodedArray for ByteBoolArray {
 mod tests {
     use super::*;
     use crate::array::build::Tree;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
 
     #[test]
     fn conforms() {

@@ -232,7 +232,7 @@ mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::dtype::StructType;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
 
     const I32: DType = DType::Primitive(PType::I32, true);
 

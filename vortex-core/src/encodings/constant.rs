@@ -153,7 +153,7 @@ mod tests {
     use crate::array::build::Tree;
     use crate::dtype::arrow::data_type;
     use crate::dtype::{DType, DecimalType, Extension, MapType, PType, StructType, UnionType};
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
     use crate::mask::Mask;
 
     fn of(dtype: DType, value: Value, len: usize) -> EncodedRef {

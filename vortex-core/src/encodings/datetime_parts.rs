@@ -241,7 +241,7 @@ mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::dtype::Extension;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
 
     const SECONDS: u8 = 3;
     const MICROSECONDS: u8 = 1;

@@ -19,7 +19,7 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::{DataType, i256};
 
 use super::Encoding;
-use super::integer_predicate::IntegerTest;
+use super::shared::integer_predicate::IntegerTest;
 use crate::array::{
     ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, fixed_width,
     from_unscaled, take,
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::dtype::DecimalType;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
     use crate::expr::{CompareOp, InList};
     use crate::scalar::Scalar;
 

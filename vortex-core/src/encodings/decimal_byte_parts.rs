@@ -255,7 +255,7 @@ mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::dtype::DecimalType;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
     use crate::expr::CompareOp;
     use crate::limits::Limits;
 

@@ -26,7 +26,7 @@ use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use super::block_rows::BlockRows;
+use super::shared::block_rows::BlockRows;
 use crate::array::{
     ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, array_of_raw,
     decode_raw, present,
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::dtype::DType;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
     use crate::kernels::delta::tests::naive_delta;
     use crate::kernels::random;
     use crate::limits::Limits;

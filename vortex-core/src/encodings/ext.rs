@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::dtype::PType;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
 
     const ROWS: usize = 50;
 

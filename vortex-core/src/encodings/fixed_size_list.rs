@@ -158,7 +158,7 @@ mod tests {
     use crate::array::build::Tree;
     use crate::dtype::PType;
     use crate::dtype::arrow::data_type;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
     use crate::limits::Limits;
 
     fn lists(size: u32, nullable: bool) -> DType {

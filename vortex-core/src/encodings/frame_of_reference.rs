@@ -22,8 +22,8 @@ use arrow::datatypes::{ArrowNativeType as _, DataType, i256};
 
 use super::Encoding;
 use super::bit_packed::BitPackedArray;
-use super::block_rows::BlockRows;
-use super::integer_predicate::IntegerTest;
+use super::shared::block_rows::BlockRows;
+use super::shared::integer_predicate::IntegerTest;
 use crate::array::intervals::tests_of;
 use crate::array::{
     Aggregate, ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, array_of_raw, decode_raw,
@@ -324,7 +324,7 @@ mod tests {
 
     use crate::Registry;
     use crate::array::build::Tree;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
     use crate::kernels::BLOCK;
     use crate::limits::Limits;
 

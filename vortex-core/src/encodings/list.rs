@@ -22,7 +22,7 @@ use arrow::datatypes::{ArrowNativeType, ArrowNativeTypeOp, DataType, Field, Fiel
 
 use super::Encoding;
 use super::list_view::{ListViewArray, Views};
-use super::offsets::ends;
+use super::shared::offsets::ends;
 use crate::array::masking::without_hidden_items;
 use crate::array::{
     ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, decode_offsets, indices,
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::dtype::arrow::data_type;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
 
     fn lists(nullable: bool) -> DType {
         DType::List(Arc::new(DType::Primitive(PType::I32, false)), nullable)

@@ -381,7 +381,7 @@ mod tests {
     use crate::array::Decoded;
     use crate::array::build::Tree;
     use crate::dtype::arrow::data_type;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
 
     fn lists(nullable: bool) -> DType {
         DType::List(Arc::new(DType::Primitive(PType::I32, false)), nullable)

@@ -102,7 +102,7 @@ mod tests {
     use crate::array::build::Tree;
     use crate::dtype::arrow::data_type;
     use crate::dtype::{MapType, PType};
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
     use crate::kernels::views::view_of;
 
     fn maps(nullable: bool) -> DType {

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::dtype::PType;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
     use crate::limits::Limits;
 
     const I32: DType = DType::Primitive(PType::I32, true);

@@ -1,20 +1,15 @@
-//! Encodings, one file each, and the table of built-in encodings.
+//! Encodings, one file or folder each, what they share, and the table of built-in encodings.
 //!
 //! Each file covers all aspects of its encoding: the meaning of the bytes, how they are checked and
 //! decoded, and what can be answered without decoding. Adding an encoding requires its own file, which is
-//! declared here, and a line in the table of built-in encodings.
+//! declared here, and a line in the table of built-in encodings. What several need is in `shared`.
 
 pub(crate) mod alp;
 pub(crate) mod alprd;
-mod any_keys;
 pub(crate) mod bit_packed;
-mod block_rows;
 pub(crate) mod bool;
 mod bytebool;
 pub(crate) mod chunked;
-pub(crate) mod coded_text;
-#[cfg(test)]
-pub(crate) mod conformance;
 pub(crate) mod constant;
 pub(crate) mod datetime_parts;
 pub(crate) mod decimal;
@@ -25,28 +20,22 @@ pub(crate) mod ext;
 pub(crate) mod fixed_size_list;
 pub(crate) mod frame_of_reference;
 pub(crate) mod fsst;
-mod integer_predicate;
 pub(crate) mod list;
 pub(crate) mod list_view;
 pub(crate) mod map;
 pub(crate) mod masked;
 pub(crate) mod null;
-mod offsets;
 pub(crate) mod onpair;
-mod part_cache;
 mod patched;
-pub(crate) mod patches;
 pub(crate) mod pco;
 pub(crate) mod primitive;
-#[cfg(test)]
-mod properties;
 pub(crate) mod rle;
 pub(crate) mod run_end;
 pub(crate) mod sequence;
+pub(crate) mod shared;
 pub(crate) mod sparse;
 pub(crate) mod struct_;
 mod union;
-mod valid_rows;
 pub(crate) mod varbin;
 pub(crate) mod varbin_view;
 mod variant;

@@ -88,7 +88,7 @@ pub(crate) fn encode() -> WriteNode {
 mod tests {
     use super::*;
     use crate::array::build::Tree;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
 
     #[test]
     fn conforms() {

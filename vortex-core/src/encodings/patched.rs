@@ -19,8 +19,8 @@ use arrow::array::{Array as _, BooleanArray, UInt64Array};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use super::block_rows::BlockRows;
-use super::patches::Patches;
+use super::shared::block_rows::BlockRows;
+use super::shared::patches::Patches;
 use crate::array::{
     ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, array_of_raw, decode_offsets,
     decode_raw, into_vec, present,
@@ -231,7 +231,7 @@ mod tests {
     use super::super::bit_packed::tests::{narrow_values, validity_of};
     use super::*;
     use crate::array::build::Tree;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
     use crate::limits::{Limits, Work};
 
     const LANES: usize = 4;

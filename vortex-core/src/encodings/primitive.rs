@@ -73,7 +73,7 @@ impl EncodedArray for PrimitiveArray {
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         #[cfg(test)]
-        super::conformance::leaves::count(&self.values);
+        super::shared::conformance::leaves::count(&self.values);
         present(numbers(self.ptype, &self.values, self.validity()?.to_nulls(self.len()))?, to)
     }
 

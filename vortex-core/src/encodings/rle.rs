@@ -22,7 +22,7 @@ use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType as _, DataType};
 
 use super::Encoding;
-use super::block_rows::BlockRows;
+use super::shared::block_rows::BlockRows;
 use crate::array::{
     ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, array_of_raw, decode_offsets,
     decode_raw, indices, present, unsigned_type,
@@ -308,7 +308,7 @@ mod tests {
     use super::super::bit_packed::tests::validity_of;
     use super::*;
     use crate::array::build::Tree;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
     use crate::kernels::random;
 
     /// Runs of values, the rows including nulls, and the tree of both.

@@ -361,7 +361,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::dtype::arrow::data_type;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
     use crate::limits::Work;
 
     const I32: DType = DType::Primitive(PType::I32, false);

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::dtype::DType;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
 
     fn tree(base: Kind, step: Kind) -> Tree {
         Tree::new(ID).message(&Metadata {

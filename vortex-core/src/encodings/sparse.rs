@@ -18,7 +18,7 @@ use arrow::datatypes::{ArrowNativeType, DataType};
 
 use super::Encoding;
 use super::constant::ConstantArray;
-use super::patches::{EncodedPatches, Located, Patches, PatchesMessage};
+use super::shared::patches::{EncodedPatches, Located, Patches, PatchesMessage};
 use crate::array::{
     Aggregate, ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, concat, fixed_width,
     match_width, take_within, values_of,
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::dtype::{DType, PType};
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
 
     const I32: DType = DType::Primitive(PType::I32, false);
     const NULL: &[u8] = &[0x08, 0x00];

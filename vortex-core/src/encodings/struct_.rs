@@ -143,7 +143,7 @@ mod tests {
     use crate::array::build::Tree;
     use crate::dtype::arrow::data_type;
     use crate::dtype::{DecimalType, PType, StructType};
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
     use crate::expr::{CompareOp, Predicate};
     use crate::scalar::{Scalar, Value};
 

@@ -134,7 +134,7 @@ mod tests {
     use crate::array::build::Tree;
     use crate::dtype::StructType;
     use crate::dtype::arrow::data_type;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
     use crate::expr::Predicate;
     use arrow::array::{Int32Array, UInt8Array};
 

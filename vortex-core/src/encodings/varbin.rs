@@ -15,7 +15,7 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use super::offsets::{Places, ends};
+use super::shared::offsets::{Places, ends};
 use crate::Result;
 use crate::array::{
     ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, bytes, decode_offsets,
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::dtype::DType;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
     use crate::limits::Limits;
 
     fn tree(offsets: &[u16], bytes: &[u8]) -> Tree {

@@ -219,7 +219,7 @@ mod tests {
     use crate::array::ArrayParts;
     use crate::array::build::Tree;
     use crate::dtype::DType;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
     use crate::expr::{Like, Predicate};
     use crate::limits::Limits;
     use crate::wire::RawNode;

@@ -144,7 +144,7 @@ mod tests {
     use super::super::bit_packed::tests::{narrow_values, tree as packed_tree, validity_of};
     use super::*;
     use crate::array::build::Tree;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
 
     #[test]
     fn conforms_for_every_signed_type() {

@@ -81,7 +81,7 @@ mod tests {
     use crate::array::ArrayRef;
     use crate::array::build::Tree;
     use crate::dtype::{DType, PType};
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
     use crate::limits::{Limits, Work};
 
     /// Wraps an encoding with these uncompressed buffers.

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use super::late::{hedged, unless_stalled};
 use super::object_store::is_throttled;
 use super::receiving::{Portion, Receiving};
-use super::scheduler::Slot;
+use super::store_queue::Slot;
 use super::waiting::Read;
 use super::{ReadAt, bytes_at_hand, cause, kept_bytes};
 use crate::metrics::ScanMetrics;

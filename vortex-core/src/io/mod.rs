@@ -25,6 +25,7 @@ mod scattered;
 mod scheduler;
 mod sink;
 mod store_id;
+mod store_queue;
 #[cfg(test)]
 mod tests;
 mod urgency;

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use super::blocking::OwnedTask;
 use super::late::{hedged, unless_stalled};
 use super::object_store::{ObjectFile, store_name};
-use super::scheduler::StoreQueue;
+use super::store_queue::StoreQueue;
 use super::{
     READ_ALIGNMENT, RangeRequest, ReadAt, Scheduler, StorageProfile, Urgency, object_name, read_exact,
 };

@@ -54,10 +54,10 @@ use tokio::runtime::Handle;
 use vortex_core::Level;
 use vortex_core::expr::FieldPath;
 
-use crate::column_levels::{PREFIX, column_path};
 use crate::options::VortexOptions;
+use crate::options::column_levels::{PREFIX, column_path};
+use crate::options::user_metadata::UserMetadata;
 use crate::orders::{self, SortedColumn};
-use crate::user_metadata::UserMetadata;
 use file::Destination;
 use memory::WriteMemory;
 use partitions::{PartitionColumns, checked, with_nullable};

@@ -18,10 +18,9 @@ use super::factory::VortexTableFactory;
 use super::places::{listing_url, output_url, store_name};
 use super::read_options::VortexReadOptions;
 use super::write_options::VortexWriteOptions;
-use crate::column_levels;
 use crate::format::{EXTENSION, VortexFormatFactory};
+use crate::options::{column_levels, user_metadata};
 use crate::sink::{VortexSink, WrittenFile};
-use crate::user_metadata;
 
 /// Reading Vortex files in a session that [supports](crate::register) them, with the options of the session unless a
 /// table has its own.

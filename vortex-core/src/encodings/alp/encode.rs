@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::float::{Float as _, ROWS_AT_A_TIME};
 use super::{ID, Metadata};
-use crate::encodings::patches::EncodedPatches;
+use crate::encodings::shared::patches::EncodedPatches;
 use crate::kernels::Word;
 use crate::kernels::simd::{Vectorized, vectorized};
 use crate::wire::WriteNode;

@@ -24,8 +24,8 @@ use arrow::datatypes::DataType;
 
 use self::float::{Decimals, Float, Scale};
 use super::Encoding;
-use super::integer_predicate::IntegerTest;
-use super::patches::{Patches, PatchesMessage};
+use super::shared::integer_predicate::IntegerTest;
+use super::shared::patches::{Patches, PatchesMessage};
 use crate::array::{
     Aggregate, ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, decode_raw, into_vec,
     present,

@@ -3,7 +3,7 @@ use arrow::datatypes::{Float32Type, Float64Type};
 
 use super::*;
 use crate::array::build::Tree;
-use crate::encodings::conformance;
+use crate::encodings::shared::conformance;
 use crate::expr::{CompareOp, InList};
 use crate::limits::Limits;
 use crate::scalar::Scalar;

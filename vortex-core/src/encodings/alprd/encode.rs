@@ -5,8 +5,8 @@ use arrow::buffer::NullBuffer;
 use super::{ID, MAX_ENTRIES, Metadata};
 use crate::dtype::PType;
 use crate::encodings::bit_packed;
-use crate::encodings::patches::EncodedPatches;
 use crate::encodings::primitive;
+use crate::encodings::shared::patches::EncodedPatches;
 use crate::kernels::Word;
 use crate::wire::WriteNode;
 

@@ -20,7 +20,7 @@ use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, Float32Type, Float64Type};
 
 use super::Encoding;
-use super::patches::{Patches, PatchesMessage};
+use super::shared::patches::{Patches, PatchesMessage};
 use crate::array::{
     ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, decode_raw, into_vec, present,
 };
@@ -240,7 +240,7 @@ mod tests {
 
     use super::*;
     use crate::array::build::Tree;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
 
     const F64: DType = DType::Primitive(PType::F64, false);
     const F32: DType = DType::Primitive(PType::F32, false);

@@ -3,8 +3,8 @@
 use arrow::buffer::{Buffer, NullBuffer};
 
 use super::{ID, Metadata};
-use crate::encodings::patches::EncodedPatches;
 use crate::encodings::primitive;
+use crate::encodings::shared::patches::EncodedPatches;
 use crate::kernels::Word;
 use crate::kernels::pack::pack;
 use crate::wire::WriteNode;

@@ -30,8 +30,8 @@ use arrow::datatypes::{ArrowNativeType as _, DataType};
 use self::blocks::{BYTES_PER_BIT, BlockPositions};
 
 use super::Encoding;
-use super::block_rows::BlockRows;
-use super::patches::{Patches, PatchesMessage};
+use super::shared::block_rows::BlockRows;
+use super::shared::patches::{Patches, PatchesMessage};
 use crate::array::intervals::tests_of;
 use crate::array::{
     ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, ValidityChild, all, array_of_raw,

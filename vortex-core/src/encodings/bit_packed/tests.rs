@@ -3,7 +3,7 @@ use arrow::buffer::Buffer;
 use super::*;
 use crate::array::build::Tree;
 use crate::dtype::DType;
-use crate::encodings::conformance;
+use crate::encodings::shared::conformance;
 use crate::kernels::{bitpack, random};
 
 /// The packed blocks of values that start at row `offset` of the first block.

@@ -17,7 +17,7 @@ use super::{BitPackedArray, Frame};
 use crate::Result;
 use crate::array::{EncodedRef, Node, unsigned_type};
 use crate::encodings::Encoding;
-use crate::encodings::patches::PatchesMessage;
+use crate::encodings::shared::patches::PatchesMessage;
 
 /// The `fastlanes.bitpacked.v2` encoding.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ pub(in crate::encodings) mod tests {
     use crate::array::array_of_raw;
     use crate::array::build::Tree;
     use crate::dtype::{DType, PType};
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
     use crate::kernels::{BLOCK, Word};
     use arrow::array::Array as _;
 

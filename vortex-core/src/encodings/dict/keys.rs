@@ -7,7 +7,7 @@ use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType};
 
 use crate::array::{ArrayRef, EncodedRef, fixed_width, match_width, take_within};
-use crate::encodings::any_keys::{AnyKeys, with_keys};
+use crate::encodings::shared::any_keys::{AnyKeys, with_keys};
 use crate::kernels::gather::{Key, gather, in_range};
 use crate::kernels::nulls::null_buffer;
 use crate::kernels::views::gather_views;

@@ -22,8 +22,8 @@ use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use fsst::Compressor;
 
 use super::Encoding;
-use super::coded_text::{self, CodedRows, CodedTextArray, Codes, OFFSETS, TextParts};
-use super::offsets::{Places, ends};
+use super::shared::coded_text::{self, CodedRows, CodedTextArray, Codes, OFFSETS, TextParts};
+use super::shared::offsets::{Places, ends};
 use super::varbin::{self, VarBinArray};
 use crate::Result;
 use crate::array::{EncodedRef, Node, bytes, integer_type, integers_child, one_more};

@@ -7,7 +7,7 @@ use crate::Error;
 use crate::array::ArrayRef;
 use crate::array::build::Tree;
 use crate::dtype::PType;
-use crate::encodings::conformance;
+use crate::encodings::shared::conformance;
 use crate::limits::Work;
 use crate::mask::Mask;
 

@@ -2,7 +2,7 @@
 
 use super::{ID, Metadata};
 use crate::dtype::PType;
-use crate::encodings::coded_text::TextParts;
+use crate::encodings::shared::coded_text::TextParts;
 use crate::wire::WriteNode;
 
 /// Encoded tokens, to be written.

@@ -21,10 +21,10 @@ use arrow::array::BooleanArray;
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 
 use super::Encoding;
-use super::any_keys::{AnyKeys, with_keys};
-use super::coded_text::{self, CodedRows, CodedTextArray, Codes, OFFSETS};
 use super::dict::used_values;
-use super::offsets::{MIN_PER_TAKEN, Places, ends};
+use super::shared::any_keys::{AnyKeys, with_keys};
+use super::shared::coded_text::{self, CodedRows, CodedTextArray, Codes, OFFSETS};
+use super::shared::offsets::{MIN_PER_TAKEN, Places, ends};
 use crate::array::{
     Decoded, EncodedRef, Node, bytes, decode_offsets, integer_type, integers_child, numbers, one_more,
 };
@@ -292,7 +292,7 @@ mod tests {
     use crate::array::ArrayRef;
     use crate::array::build::Tree;
     use crate::dtype::PType;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
     use crate::limits::Work;
     use crate::mask::Mask;
 

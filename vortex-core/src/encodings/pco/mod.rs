@@ -27,8 +27,8 @@ use pco::metadata::{ChunkMeta, DeltaEncoding};
 use pco::wrapped::{ChunkDecompressor, FileDecompressor};
 
 use super::Encoding;
-use super::part_cache::{Cost, PartCache};
-use super::valid_rows::{StoredValues, ValidRows, ValidRowsArray, spread};
+use super::shared::part_cache::{Cost, PartCache};
+use super::shared::valid_rows::{StoredValues, ValidRows, ValidRowsArray, spread};
 use crate::array::{ArrayRef, EncodedArray as _, EncodedRef, Node, Pick, fixed_width, indices, present};
 use crate::dtype::PType;
 use crate::dtype::arrow::primitive;

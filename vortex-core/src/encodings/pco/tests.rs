@@ -8,7 +8,7 @@ use pco::{ChunkConfig, DeltaSpec, PagingSpec};
 use super::*;
 use crate::array::build::Tree;
 use crate::dtype::DType;
-use crate::encodings::conformance;
+use crate::encodings::shared::conformance;
 use crate::limits::Work;
 
 /// Chunks of pages with values.

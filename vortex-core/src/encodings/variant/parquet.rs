@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
     use crate::array::build::Tree;
-    use crate::encodings::conformance;
+    use crate::encodings::shared::conformance;
     use proto::dtype::Kind;
 
     const VARIANT: DType = DType::Variant(false);

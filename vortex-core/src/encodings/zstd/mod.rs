@@ -25,8 +25,8 @@ use zstd::bulk::Decompressor;
 
 use self::frame::{DecodedFrame, Frame, PREFIX, append, broken, check_size, without_dictionary};
 use super::Encoding;
-use super::part_cache::{Cost, PartCache};
-use super::valid_rows::{StoredValues, ValidRows, ValidRowsArray, spread};
+use super::shared::part_cache::{Cost, PartCache};
+use super::shared::valid_rows::{StoredValues, ValidRows, ValidRowsArray, spread};
 use crate::array::{
     ArrayRef, EncodedArray as _, EncodedRef, Node, Pick, bytes, fixed_width, indices, present,
 };

@@ -3,7 +3,7 @@ use arrow::array::{Array as _, Int32Array, StringViewArray, UInt64Array};
 use super::*;
 use crate::array::build::Tree;
 use crate::dtype::PType;
-use crate::encodings::conformance;
+use crate::encodings::shared::conformance;
 
 /// A tree of frames of uncompressed bytes with their value counts.
 fn tree(frames: &[(Vec<u8>, usize)]) -> Tree {

@@ -31,7 +31,7 @@ async fn filters_cross_limits_of_filters_and_joins() {
 #[tokio::test]
 async fn filters_cross_limits_of_scans() {
     let sql = "SELECT count(*) FROM keys JOIN (SELECT b FROM sorted ORDER BY a LIMIT 10) ON b = k";
-    let workaround = "`create_file_opener` in source.rs";
+    let workaround = "`create_file_opener` in source/file_source.rs";
     sorted().await.assert_wrong(sql, &["10"], &["0"], workaround).await;
 }
 

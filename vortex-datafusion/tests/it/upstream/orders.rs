@@ -233,7 +233,7 @@ async fn files_in_order_are_sorted_by_other_columns_if_one_is_computed() {
     let sql = format!(
         "SELECT g, n, k FROM (SELECT *, {number} FROM (SELECT g, id, 'x' AS k FROM falling)) ORDER BY g, id LIMIT 1"
     );
-    let workaround = "`try_pushdown_sort` in source.rs";
+    let workaround = "`try_pushdown_sort` in source/file_source.rs";
     plain.assert_wrong(&sql, &["1 1 x"], &["0 1 x"], workaround).await;
 }
 

@@ -65,7 +65,7 @@ impl Cache {
 
 /// The parts of one array, which its slices share.
 #[derive(Debug)]
-pub(super) struct PartCache {
+pub(in crate::encodings) struct PartCache {
     array: u64,
     /// Bytes that all parts have, decompressed once.
     byte_len: usize,
@@ -75,16 +75,16 @@ pub(super) struct PartCache {
 
 /// What a part takes, in bytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Cost {
+pub(in crate::encodings) struct Cost {
     /// Those that a slice would decompress.
-    pub(super) of_slice: usize,
+    pub(in crate::encodings) of_slice: usize,
     /// Those of the whole part in memory.
-    pub(super) in_memory: usize,
+    pub(in crate::encodings) in_memory: usize,
 }
 
 impl PartCache {
     /// A cache for parts that have so many bytes in total.
-    pub(super) fn new(byte_len: usize) -> Self {
+    pub(in crate::encodings) fn new(byte_len: usize) -> Self {
         Self {
             array: NEXT_ARRAY.fetch_add(1, Ordering::Relaxed),
             byte_len,
@@ -97,7 +97,7 @@ impl PartCache {
     ///
     /// # Errors
     /// If slices have decompressed far too much.
-    pub(super) fn get<T: Any + Send + Sync>(
+    pub(in crate::encodings) fn get<T: Any + Send + Sync>(
         &self,
         at: usize,
         cost: Cost,

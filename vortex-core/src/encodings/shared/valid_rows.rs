@@ -24,7 +24,7 @@ const SPARSE: f64 = 0.1;
 
 /// Some rows of an array, and the values that belong to them. Slices share the decoded validity.
 #[derive(Debug, Clone)]
-pub(super) struct ValidRows {
+pub(in crate::encodings) struct ValidRows {
     child: ValidityChild,
     all: Arc<OnceLock<Validity>>,
     /// Number of rows of the array before it was sliced.
@@ -34,12 +34,12 @@ pub(super) struct ValidRows {
 
 impl ValidRows {
     /// All `len` rows of an array with this validity child.
-    pub(super) fn new(child: ValidityChild, len: usize) -> Self {
+    pub(in crate::encodings) fn new(child: ValidityChild, len: usize) -> Self {
         Self { child, all: Arc::new(OnceLock::new()), of: len, rows: 0..len }
     }
 
     /// A slice of these rows.
-    pub(super) fn slice(&self, rows: &Range<usize>) -> Self {
+    pub(in crate::encodings) fn slice(&self, rows: &Range<usize>) -> Self {
         let rows = self.rows.start + rows.start..self.rows.start + rows.end;
         Self { rows, ..self.clone() }
     }
@@ -49,7 +49,7 @@ impl ValidRows {
     }
 
     /// Which of these rows are null.
-    pub(super) fn validity(&self) -> Result<Validity> {
+    pub(in crate::encodings) fn validity(&self) -> Result<Validity> {
         Ok(match self.all()? {
             Validity::Bits(nulls) => {
                 Validity::from_nulls(Some(nulls.slice(self.rows.start, self.rows.len())))
@@ -59,7 +59,7 @@ impl ValidRows {
     }
 
     /// The range of values that belong to these rows.
-    pub(super) fn values(&self) -> Result<Range<usize>> {
+    pub(in crate::encodings) fn values(&self) -> Result<Range<usize>> {
         Ok(match self.all()? {
             Validity::AllValid => self.rows.clone(),
             Validity::AllNull => 0..0,
@@ -73,7 +73,10 @@ impl ValidRows {
 
     /// Of a part of the values of the array: those that `live` keeps, which has one bit per value of these rows, and
     /// where its bits start in the part; `None` if it keeps none.
-    pub(super) fn live_in(&self, live: &Mask) -> Result<impl Fn(&Range<usize>) -> Option<(Mask, usize)>> {
+    pub(in crate::encodings) fn live_in(
+        &self,
+        live: &Mask,
+    ) -> Result<impl Fn(&Range<usize>) -> Option<(Mask, usize)>> {
         let values = self.values()?;
         Ok(move |part: &Range<usize>| {
             let shared = part.start.max(values.start)..part.end.min(values.end);
@@ -86,18 +89,18 @@ impl ValidRows {
     }
 
     /// The number of values that the array must have, all of its rows included.
-    pub(super) fn total(&self) -> Result<usize> {
+    pub(in crate::encodings) fn total(&self) -> Result<usize> {
         Ok(self.of - self.all()?.null_count(self.of))
     }
 
     /// The values that belong to some of the rows.
-    pub(super) fn live(&self, rows: &[usize]) -> Result<Mask> {
+    pub(in crate::encodings) fn live(&self, rows: &[usize]) -> Result<Mask> {
         let mask = Mask::from_indices(self.rows.len(), rows.iter().copied());
         Ok(self.select(&mask)?.0)
     }
 
     /// The values of these rows that belong to live rows of `mask`, and the validity of the live rows.
-    pub(super) fn select(&self, mask: &Mask) -> Result<(Mask, Option<NullBuffer>)> {
+    pub(in crate::encodings) fn select(&self, mask: &Mask) -> Result<(Mask, Option<NullBuffer>)> {
         Ok(match self.validity()? {
             Validity::AllValid => (mask.clone(), None),
             Validity::AllNull => (Mask::none(0), Some(NullBuffer::new_null(mask.true_count()))),
@@ -113,7 +116,9 @@ impl ValidRows {
 
 /// The values of all valid rows of an array and of those that it is a slice of, stored in parts of which only those
 /// with live rows are decompressed.
-pub(super) trait StoredValues: fmt::Debug + Send + Sync + Sized + 'static {
+pub(in crate::encodings) trait StoredValues:
+    fmt::Debug + Send + Sync + Sized + 'static
+{
     /// Number of bytes of all parts.
     fn byte_len(&self) -> usize;
 
@@ -126,10 +131,10 @@ pub(super) trait StoredValues: fmt::Debug + Send + Sync + Sized + 'static {
 
 /// Rows whose values are stored if they are valid. Slices share these.
 #[derive(Debug)]
-pub(super) struct ValidRowsArray<V> {
-    pub(super) header: Header,
-    pub(super) stored: Arc<V>,
-    pub(super) rows: ValidRows,
+pub(in crate::encodings) struct ValidRowsArray<V> {
+    pub(in crate::encodings) header: Header,
+    pub(in crate::encodings) stored: Arc<V>,
+    pub(in crate::encodings) rows: ValidRows,
 }
 
 impl<V: StoredValues> EncodedArray for ValidRowsArray<V> {
@@ -194,7 +199,7 @@ fn bits_of(bits: &BooleanBuffer, mask: &Mask) -> BooleanBuffer {
 }
 
 /// Spreads values to the valid rows; other rows hold the default.
-pub(super) fn spread<T: Copy + Default>(values: Vec<T>, nulls: Option<&NullBuffer>) -> Vec<T> {
+pub(in crate::encodings) fn spread<T: Copy + Default>(values: Vec<T>, nulls: Option<&NullBuffer>) -> Vec<T> {
     let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else { return values };
     let mut rows = vec![T::default(); nulls.len()];
     let mut left = values.as_slice();

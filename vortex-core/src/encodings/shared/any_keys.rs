@@ -10,7 +10,7 @@ use crate::dtype::PType;
 
 /// Decoded codes.
 #[derive(Clone)]
-pub(super) enum AnyKeys {
+pub(in crate::encodings) enum AnyKeys {
     U8(ScalarBuffer<u8>),
     U16(ScalarBuffer<u16>),
     U32(ScalarBuffer<u32>),
@@ -26,7 +26,7 @@ macro_rules! with_keys {
         }
     };
 }
-pub(super) use with_keys;
+pub(in crate::encodings) use with_keys;
 
 impl AnyKeys {
     /// Decodes codes of any integer type, and which of them are null. Codes of other types than those of
@@ -34,7 +34,7 @@ impl AnyKeys {
     ///
     /// # Errors
     /// If the bytes contradict the format, or as `narrow`.
-    pub(super) fn decode(
+    pub(in crate::encodings) fn decode(
         codes: &EncodedRef,
         narrow: impl Fn(i128) -> Result<u32>,
     ) -> Result<(Self, Option<NullBuffer>)> {
@@ -53,7 +53,7 @@ impl AnyKeys {
     }
 
     /// The type of the keys.
-    pub(super) fn ptype(&self) -> PType {
+    pub(in crate::encodings) fn ptype(&self) -> PType {
         match self {
             AnyKeys::U8(_) => PType::U8,
             AnyKeys::U16(_) => PType::U16,
@@ -65,7 +65,7 @@ impl AnyKeys {
     ///
     /// # Errors
     /// If the number of nulls differs from that of the keys.
-    pub(super) fn into_array(self, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
+    pub(in crate::encodings) fn into_array(self, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
         numbers(self.ptype(), &with_keys!(self, |keys| keys.into_inner()), nulls)
     }
 }

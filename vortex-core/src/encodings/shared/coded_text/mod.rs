@@ -21,7 +21,7 @@ use crate::scalar::Scalar;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
-pub(super) use array::{CodedTextArray, Codes, OFFSETS};
+pub(in crate::encodings) use array::{CodedTextArray, Codes, OFFSETS};
 
 /// The parts of coded rows other than the codes, to be written.
 pub(crate) struct TextParts {
@@ -36,7 +36,7 @@ pub(crate) struct TextParts {
 const MAX_NEEDLES: usize = 8;
 
 /// Rows of codes.
-pub(super) trait CodedRows {
+pub(in crate::encodings) trait CodedRows {
     /// Number of rows.
     fn len(&self) -> usize;
 
@@ -48,7 +48,7 @@ pub(super) trait CodedRows {
 }
 
 /// Whether [`matches`] supports a predicate, determined without reading rows.
-pub(super) fn answers(predicate: &Predicate) -> bool {
+pub(in crate::encodings) fn answers(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Compare(_, constant) => constant.as_bytes().is_some(),
         Predicate::Between(low, high) => low.as_bytes().is_some() && high.as_bytes().is_some(),
@@ -63,7 +63,10 @@ pub(super) fn answers(predicate: &Predicate) -> bool {
 ///
 /// # Errors
 /// If the lengths are corrupt.
-pub(super) fn as_long(lengths: &EncodedRef, predicate: &Predicate) -> Result<Option<BooleanBuffer>> {
+pub(in crate::encodings) fn as_long(
+    lengths: &EncodedRef,
+    predicate: &Predicate,
+) -> Result<Option<BooleanBuffer>> {
     let wanted: Vec<usize> = match predicate {
         Predicate::Compare(CompareOp::Eq | CompareOp::NotEq, constant) => {
             constant.as_bytes().map(<[u8]>::len).into_iter().collect()
@@ -88,7 +91,7 @@ pub(super) fn as_long(lengths: &EncodedRef, predicate: &Predicate) -> Result<Opt
 
 /// The outcome of a predicate per row; `None` for predicates that are not supported here. If it looks for equal rows,
 /// these are `among` those [as long](as_long).
-pub(super) fn matches(
+pub(in crate::encodings) fn matches(
     rows: &impl CodedRows,
     among: Option<&BooleanBuffer>,
     nulls: Option<NullBuffer>,
@@ -144,7 +147,7 @@ fn each(rows: &impl CodedRows, holds: impl Fn(usize) -> bool) -> BooleanBuffer {
 
 /// The outcome of a predicate that looks for equal rows if there are none `among` those [as long](as_long), so that no
 /// codes need to be read.
-pub(super) fn matches_none(
+pub(in crate::encodings) fn matches_none(
     among: Option<&BooleanBuffer>,
     nulls: Option<&NullBuffer>,
     predicate: &Predicate,
@@ -205,7 +208,7 @@ fn is_in(
 ///
 /// # Errors
 /// If `decoded_len` is unable to tell the bytes of a row.
-pub(super) fn lengths_of<T>(
+pub(in crate::encodings) fn lengths_of<T>(
     codes: &[T],
     ends: &[u64],
     decoded_len: impl Fn(&[T]) -> Option<usize>,

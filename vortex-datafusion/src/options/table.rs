@@ -6,9 +6,9 @@ use datafusion_common::config::Extensions;
 use datafusion_common::{Result, config_err};
 use vortex_core::Level;
 
-use crate::column_levels::{self, level_of};
-use crate::options::VortexOptions;
-use crate::user_metadata::{self, UserMetadata};
+use super::VortexOptions;
+use super::column_levels::{self, level_of};
+use super::user_metadata::{self, UserMetadata};
 
 /// Namespaces of options that are not for the format: those of object stores, as the shells of DataFusion and of this
 /// crate know them, and those of a `COPY` as a whole.

@@ -13,7 +13,7 @@ use crate::array::{
     ArrayRef, EncodedArray, EncodedRef, Header, Lengths, Pick, Validity, ValidityChild, bytes,
     decode_offsets, integer_at, integers_child,
 };
-use crate::encodings::offsets::Places;
+use crate::encodings::shared::offsets::Places;
 use crate::expr::Predicate;
 use crate::kernels::joined::{Follow, Joined};
 use crate::limits::Limits;

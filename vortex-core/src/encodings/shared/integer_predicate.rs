@@ -14,7 +14,7 @@ use crate::scalar::Scalar;
 
 /// A predicate on values, converted to one on the integers that represent them.
 #[derive(Debug)]
-pub(super) enum IntegerTest {
+pub(in crate::encodings) enum IntegerTest {
     /// This predicate on the integers has the same outcome.
     Predicate(Predicate),
     /// This predicate on the integers has the opposite outcome; for nulls, both are unknown.
@@ -27,7 +27,7 @@ impl IntegerTest {
     /// Converts a predicate; `None` if there is no equivalent. The order of the integers, which have type `integers`,
     /// is that of the values. `equal_to` returns the integers of the values that equal a constant, as
     /// [`Interval::of_represented`]; `None` for constants of other types.
-    pub(super) fn of(
+    pub(in crate::encodings) fn of(
         predicate: &Predicate,
         integers: &DType,
         equal_to: impl Fn(&Scalar) -> Option<Range<i128>>,
@@ -45,7 +45,7 @@ impl IntegerTest {
     }
 
     /// A test whether integers of a type are accepted by an interval.
-    pub(super) fn within(interval: Interval, integers: &DType) -> Option<Self> {
+    pub(in crate::encodings) fn within(interval: Interval, integers: &DType) -> Option<Self> {
         let (min, max) = integers.as_ptype()?.integer_range()?;
         let Interval { low, high, outside } = interval;
         if interval.is_empty() {
@@ -89,7 +89,7 @@ impl IntegerTest {
     ///
     /// # Errors
     /// If a bit per row exceeds the limits, or as `matches`, or as the array's `validity`.
-    pub(super) fn answer(
+    pub(in crate::encodings) fn answer(
         self,
         array: &dyn EncodedArray,
         matches: impl FnOnce(&Predicate) -> Result<BooleanArray>,

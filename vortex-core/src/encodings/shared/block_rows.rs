@@ -15,7 +15,7 @@ use crate::{Error, Result};
 
 /// Where rows lie in their blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct BlockRows {
+pub(in crate::encodings) struct BlockRows {
     /// Number of rows of the first block before row 0.
     offset: usize,
     len: usize,
@@ -26,7 +26,7 @@ impl BlockRows {
     ///
     /// # Errors
     /// If there is no such row of a block, or there are too many rows.
-    pub(super) fn try_new(offset: u64, len: usize) -> Result<Self> {
+    pub(in crate::encodings) fn try_new(offset: u64, len: usize) -> Result<Self> {
         match usize::try_from(offset) {
             Ok(offset) if offset < BLOCK && offset.checked_add(len).is_some() => Ok(Self { offset, len }),
             _ => Err(Error::corrupt(format!("{len} rows from row {offset} of a block"))),
@@ -34,33 +34,33 @@ impl BlockRows {
     }
 
     /// Number of rows.
-    pub(super) fn len(self) -> usize {
+    pub(in crate::encodings) fn len(self) -> usize {
         self.len
     }
 
     /// Number of blocks that the rows take.
-    pub(super) fn block_count(self) -> usize {
+    pub(in crate::encodings) fn block_count(self) -> usize {
         self.positions().end.div_ceil(BLOCK)
     }
 
     /// The rows, counted from the start of the first block.
-    pub(super) fn positions(self) -> Range<usize> {
+    pub(in crate::encodings) fn positions(self) -> Range<usize> {
         self.offset..self.offset + self.len
     }
 
     /// The block of a row, and which of its rows that is.
-    pub(super) fn place(self, row: usize) -> (usize, usize) {
+    pub(in crate::encodings) fn place(self, row: usize) -> (usize, usize) {
         let position = self.offset + row;
         (position / BLOCK, position % BLOCK)
     }
 
     /// Each block with rows, and the range of its rows.
-    pub(super) fn parts(self) -> impl Iterator<Item = (usize, Range<usize>)> {
+    pub(in crate::encodings) fn parts(self) -> impl Iterator<Item = (usize, Range<usize>)> {
         block_parts(self.positions())
     }
 
     /// The blocks of a part of the rows, and where the part lies in them.
-    pub(super) fn slice(self, rows: &Range<usize>) -> (Range<usize>, Self) {
+    pub(in crate::encodings) fn slice(self, rows: &Range<usize>) -> (Range<usize>, Self) {
         let (first, offset) = self.place(rows.start);
         let slice = Self { offset, len: rows.len() };
         (first..first + slice.block_count(), slice)

@@ -15,10 +15,10 @@ use crate::limits::Limits;
 use crate::{Error, Result};
 
 /// Taking at most one in so many offsets or values is faster than decoding all of them. Tests have fewer rows.
-pub(super) const MIN_PER_TAKEN: usize = if cfg!(any(test, fuzzing)) { 16 } else { 64 };
+pub(in crate::encodings) const MIN_PER_TAKEN: usize = if cfg!(any(test, fuzzing)) { 16 } else { 64 };
 
 /// Where the values of chosen rows are.
-pub(super) struct Places {
+pub(in crate::encodings) struct Places {
     /// Offsets that do not decrease within a run.
     offsets: Vec<usize>,
     /// The chosen rows, as positions of offsets. Offset `run.end` is where the values of the last row end.
@@ -31,7 +31,7 @@ impl Places {
     ///
     /// # Errors
     /// If offsets decrease or exceed `end`.
-    pub(super) fn of(all: &EncodedRef, what: &str, pick: Pick<'_>, end: usize) -> Result<Self> {
+    pub(in crate::encodings) fn of(all: &EncodedRef, what: &str, pick: Pick<'_>, end: usize) -> Result<Self> {
         let mut runs = pick.runs();
         if pick.row_count().saturating_add(runs.len()) > all.len() / MIN_PER_TAKEN {
             return Ok(Self { offsets: decode_offsets(all, what, end)?, runs });
@@ -54,12 +54,12 @@ impl Places {
     }
 
     /// The number of values, saturated at `usize::MAX`: rows may repeat.
-    pub(super) fn value_count(&self) -> usize {
+    pub(in crate::encodings) fn value_count(&self) -> usize {
         self.runs.iter().fold(0, |count, run| count.saturating_add(self.values_of(run).len()))
     }
 
     /// From the first to the last value of these rows.
-    pub(super) fn span(&self) -> Range<usize> {
+    pub(in crate::encodings) fn span(&self) -> Range<usize> {
         let values = self.runs.iter().map(|run| self.values_of(run));
         values
             .reduce(|span, values| span.start.min(values.start)..span.end.max(values.end))
@@ -72,7 +72,7 @@ impl Places {
 
     /// Passes all ranges of values to `append`, and returns the end of each row after these are concatenated: one more
     /// offset than rows, starting with 0.
-    pub(super) fn join(&self, mut append: impl FnMut(Range<usize>)) -> Vec<u64> {
+    pub(in crate::encodings) fn join(&self, mut append: impl FnMut(Range<usize>)) -> Vec<u64> {
         let mut ends = Vec::with_capacity(1 + self.runs.iter().map(Range::len).sum::<usize>());
         ends.push(0);
         let mut before = 0;
@@ -92,7 +92,7 @@ impl Places {
     ///
     /// # Errors
     /// If copies of rows that repeat exceed the limits.
-    pub(super) fn gather<T: Copy>(
+    pub(in crate::encodings) fn gather<T: Copy>(
         &self,
         values: &[T],
         first: usize,
@@ -107,7 +107,7 @@ impl Places {
 }
 
 /// The offsets of ranges after they are concatenated, starting with 0.
-pub(super) fn ends(ranges: &[Range<usize>]) -> Vec<u64> {
+pub(in crate::encodings) fn ends(ranges: &[Range<usize>]) -> Vec<u64> {
     let ends = ranges.iter().scan(0, |end, range| {
         *end += range.len() as u64;
         Some(*end)

@@ -5,6 +5,11 @@
 //! ones. Sizes may have units: `'64 MiB'` or `64m` are the same as `67108864`. The value `default` is the default of
 //! each option, whatever the session has set.
 
+pub(crate) mod column_levels;
+mod size;
+mod table;
+pub(crate) mod user_metadata;
+
 use std::any::Any;
 use std::str::FromStr;
 
@@ -13,8 +18,9 @@ use datafusion_common::{DataFusionError, Result, config_err};
 use vortex_core::write::WriteOptions;
 use vortex_core::{Level, Release};
 
-use crate::size::parse_size;
-use crate::{column_levels, user_metadata};
+pub use self::column_levels::column_path;
+pub use self::size::parse_size;
+pub(crate) use self::table::TableOptions;
 
 /// The word that stands for the default of any option.
 const DEFAULT: &str = "default";
