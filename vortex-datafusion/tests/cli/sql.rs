@@ -227,6 +227,22 @@ fn long_tables_are_cut_and_other_formats_are_not() {
 }
 
 #[test]
+fn wide_rows_are_printed_one_column_per_line() {
+    let sql = format!("SELECT * FROM '{}' ORDER BY 1", golden("0.91.0/tpch_orders.vortex"));
+    let records = ok(&["sql", "-x", "--maxrows", "2", "-c", &sql]);
+    let lines: Vec<&str> = records.lines().collect();
+    assert_eq!(lines[0], "── row 1 ──");
+    assert_eq!(lines[1], "o_orderkey      │ 1");
+    assert_eq!(lines[10], "── row 2 ──");
+    assert!(lines.len() < 25 && records.contains("First 2 displayed"), "{records}");
+    let script = "\\x\nSELECT 1 AS a;\n\\x off\nSELECT 2 AS b;\n\\x on\nSELECT 3 AS c;\n";
+    let printed = stdout(&with_input(&["sql", "-q"], script));
+    assert!(printed.starts_with("── row 1 ──\na │ 1\n+---+") && printed.ends_with("+\n── row 1 ──\nc │ 3\n"));
+    let csv = ok(&["sql", "-q", "-x", "--format", "csv", "-c", "SELECT 1 AS a"]);
+    assert_eq!(csv, "a\n1\n", "other formats are as they were");
+}
+
+#[test]
 fn long_cells_are_cut_and_other_formats_are_not() {
     let sql = "SELECT repeat('word ', 60000) AS text, 7 AS n";
     let table = ok(&["sql", "-q", "-c", sql]);
@@ -248,7 +264,8 @@ fn piped_statements_are_a_script() {
     let output = with_input(&["sql", "-q"], &script);
     let out = stdout(&output);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(out.contains("datafusion,public,orders,BASE TABLE\n") && out.ends_with("n\n1500\n"), "{out}");
+    let listed = "table_catalog,table_schema,table_name,table_type\ndatafusion,public,orders,BASE TABLE\n";
+    assert_eq!(out, format!("Output format is Csv.\n{listed}n\n1500\n"));
 }
 
 #[test]
@@ -409,7 +426,7 @@ fn statements_that_are_not_run_since_nobody_reads_are_no_success() {
 
 #[test]
 fn what_does_not_follow_a_command_is_told() {
-    for command in ["\\quiet maybe", "\\pset nope"] {
+    for command in ["\\quiet maybe", "\\pset nope", "\\x maybe"] {
         let line = complaint(&run(&["sql", command]), 1);
         assert!(line.contains("does not take this; \\? lists what it takes"), "{line}");
     }

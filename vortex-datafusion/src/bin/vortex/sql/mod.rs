@@ -11,6 +11,7 @@ mod ignored;
 mod long_cells;
 mod places;
 mod printer;
+mod records;
 mod reset;
 mod script;
 mod session;
@@ -54,6 +55,9 @@ pub(crate) struct Arguments {
     /// How results are printed; `automatic` is a table.
     #[arg(long, value_enum, default_value_t = PrintFormat::Automatic)]
     format: PrintFormat,
+    /// Print each column of a row on a line of its own, instead of tables; `\x` switches this.
+    #[arg(short = 'x', long)]
+    expanded: bool,
     /// Print results only.
     #[arg(short, long)]
     quiet: bool,

@@ -14,6 +14,7 @@ use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::MaxRows;
 
 use super::long_cells;
+use super::records::Records;
 use crate::failure::{Failure, Outcome};
 use crate::json::JsonRows;
 use crate::text::{check_durations, counted, visible};
@@ -42,6 +43,7 @@ enum Form {
         delimiter: u8,
     },
     Table(Table),
+    Records(Records),
 }
 
 /// The rows of a table that will be shown, and one more if there are more. The memory limit applies to them.
@@ -57,6 +59,7 @@ impl Printer {
     /// If the format has no place for nested columns: before rows are computed in vain.
     pub(super) fn new(
         format: PrintFormat,
+        expanded: bool,
         shown: MaxRows,
         schema: SchemaRef,
         task: &TaskContext,
@@ -67,6 +70,9 @@ impl Printer {
             PrintFormat::NdJson => Form::Json { rows: JsonRows::new(), in_lines: true },
             PrintFormat::Csv => Form::text(format, "CSV", b',', &schema)?,
             PrintFormat::Tsv => Form::text(format, "TSV", b'\t', &schema)?,
+            PrintFormat::Table | PrintFormat::Automatic if expanded => {
+                Form::Records(Records::new(&schema, shown))
+            }
             PrintFormat::Table | PrintFormat::Automatic => {
                 let memory = MemoryConsumer::new("printed table").register(&task.runtime_env().memory_pool);
                 Form::Table(Table { kept: Vec::new(), rows: 0, shown, memory })
@@ -98,6 +104,7 @@ impl Printer {
                 Ok(format.print_batches(&mut out, schema, &batches, all, is_first, &self.options)?)
             }
             Form::Table(table) => table.push(batch, &self.options),
+            Form::Records(records) => records.push(batch, &(&self.options).try_into()?),
         }
     }
 
@@ -117,8 +124,8 @@ impl Printer {
                 builder.build(stdout().lock()).write(&RecordBatch::new_empty(schema))?;
             }
             Form::Table(table) => table.print(schema, &options)?,
-            // Statements without a result have no columns; lines of JSON have no frame.
-            Form::NoColumns | Form::Json { .. } | Form::Text { .. } => {}
+            // Statements without a result have no columns; lines of JSON and records have no frame.
+            Form::NoColumns | Form::Json { .. } | Form::Text { .. } | Form::Records(_) => {}
         }
         Ok(rows)
     }

@@ -28,6 +28,8 @@ pub(super) struct Session {
     pub(super) context: SessionContext,
     pub(super) stores: Arc<Stores>,
     pub(super) print: PrintOptions,
+    /// Whether each column of a row has a line of its own, instead of a table.
+    pub(super) expanded: bool,
     /// The scripts that are being run, each included by the one before it.
     pub(super) scripts: Vec<PathBuf>,
 }
@@ -64,7 +66,7 @@ impl Session {
             color: arguments.color,
             instrumented_registry: known,
         };
-        Ok(Self { context, stores, print, scripts: Vec::new() })
+        Ok(Self { context, stores, print, expanded: arguments.expanded, scripts: Vec::new() })
     }
 }
 

@@ -23,6 +23,7 @@ const HELP: &str = "\
 \\i FILE               run the statements of a file
 \\pset                 show the format of results
 \\pset format FORMAT   set it: automatic, table, csv, tsv, json, nd-json
+\\x [on|off]           set or switch whether each column has a line of its own
 \\quiet [on|off]       show or set whether only results are printed
 \\object_store_profiling [disabled|summary|trace]
                       show or set how requests to object stores are reported
@@ -33,6 +34,10 @@ SHOW FUNCTIONS;       list functions
 
 A statement ends with a semicolon at the end of a line, which a comment may
 follow. Ctrl-C interrupts it; if it does not yield, a second Ctrl-C ends the shell.";
+
+/// The tables that `\d` lists: those that somebody has created.
+const TABLES: &str =
+    "SELECT * FROM information_schema.tables WHERE table_schema <> 'information_schema' ORDER BY 1, 2, 3";
 
 /// What to do after a command.
 pub(super) enum Next {
@@ -115,10 +120,17 @@ pub(super) async fn run_command(session: &mut Session, command: &str) -> Outcome
     let unknown = || {
         let name = words.split(' ').next().unwrap_or_default();
         Failure::error(match name.parse::<Command>() {
-            Ok(_) => format!("\\{words}: \\{name} does not take this; \\? lists what it takes"),
-            Err(()) => format!("\\{words}: no such command; \\? lists them"),
+            Err(()) if name != "x" => format!("\\{words}: no such command; \\? lists them"),
+            _ => format!("\\{words}: \\{name} does not take this; \\? lists what it takes"),
         })
     };
+    if let Some(expanded) = expanded_by(&words, session.expanded) {
+        session.expanded = expanded;
+        if !session.print.quiet {
+            println!("Expanded display is {}.", if expanded { "on" } else { "off" });
+        }
+        return Ok(Next::Continue);
+    }
     match words.parse::<Command>().map_err(|()| unknown())? {
         Command::Quit => return Ok(Next::Quit),
         Command::Help => println!("{HELP}"),
@@ -127,7 +139,7 @@ pub(super) async fn run_command(session: &mut Session, command: &str) -> Outcome
             format.parse::<OutputFormat>().map_err(|()| unknown())?.execute(&mut session.print)?;
         }
         Command::OutputFormat(None) => println!("Output format is {:?}.", session.print.format),
-        Command::ListTables => session.run("SHOW TABLES").await?,
+        Command::ListTables => session.run(TABLES).await?,
         Command::DescribeTableStmt(table) => session.run(&format!("DESCRIBE {table}")).await?,
         help @ Command::SearchFunctions(_) => {
             let no_help =
@@ -137,6 +149,16 @@ pub(super) async fn run_command(session: &mut Session, command: &str) -> Outcome
         other => other.execute(&session.context, &mut session.print).await?,
     }
     Ok(Next::Continue)
+}
+
+/// What `\x` makes of the current setting; `None` for other commands.
+fn expanded_by(words: &str, current: bool) -> Option<bool> {
+    match words {
+        "x" => Some(!current),
+        "x on" => Some(true),
+        "x off" => Some(false),
+        _ => None,
+    }
 }
 
 /// The file that keeps earlier statements: with the user's other state, not in the current folder.

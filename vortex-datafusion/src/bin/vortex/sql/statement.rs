@@ -152,7 +152,7 @@ impl Session {
             print.format = PrintFormat::Table;
         }
         let task = self.context.task_ctx();
-        let mut printer = Printer::new(print.format, print.maxrows, plan.schema(), &task)?;
+        let mut printer = Printer::new(print.format, self.expanded, print.maxrows, plan.schema(), &task)?;
         let mut batches = execute_stream(plan, Arc::clone(&task))?;
         while let Some(batch) = batches.next().await {
             printer.push(&batch?)?;
