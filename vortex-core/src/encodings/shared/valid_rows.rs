@@ -22,14 +22,47 @@ use crate::once::get_or_try_init;
 /// Below this share of live rows, their values are counted instead of looking at each valid row.
 const SPARSE: f64 = 0.1;
 
+/// Valid rows are counted up to every one of this many: of a long array, which may take few bytes in the file, each slice
+/// would otherwise count all rows before it.
+const COUNTED_ROWS: usize = 64 << 10;
+
 /// Some rows of an array, and the values that belong to them. Slices share the decoded validity.
 #[derive(Debug, Clone)]
 pub(in crate::encodings) struct ValidRows {
     child: ValidityChild,
-    all: Arc<OnceLock<Validity>>,
+    all: Arc<OnceLock<AllRows>>,
     /// Number of rows of the array before it was sliced.
     of: usize,
     rows: Range<usize>,
+}
+
+/// Which rows of an array are null.
+#[derive(Debug)]
+struct AllRows {
+    validity: Validity,
+    /// Number of valid rows before each multiple of [`COUNTED_ROWS`]; empty if all rows are alike.
+    counts: Vec<usize>,
+}
+
+impl AllRows {
+    fn new(validity: Validity) -> Self {
+        let mut counts = Vec::new();
+        if let Validity::Bits(nulls) = &validity {
+            let mut count = 0;
+            for start in (0..nulls.len()).step_by(COUNTED_ROWS) {
+                counts.push(count);
+                let len = COUNTED_ROWS.min(nulls.len() - start);
+                count += nulls.inner().slice(start, len).count_set_bits();
+            }
+        }
+        Self { validity, counts }
+    }
+
+    /// A row up to which valid rows have been counted, close before `row`, and their number.
+    fn counted(&self, row: usize) -> (usize, usize) {
+        let at = (row / COUNTED_ROWS).min(self.counts.len().saturating_sub(1));
+        (at * COUNTED_ROWS, self.counts.get(at).copied().unwrap_or_default())
+    }
 }
 
 impl ValidRows {
@@ -44,13 +77,13 @@ impl ValidRows {
         Self { rows, ..self.clone() }
     }
 
-    fn all(&self) -> Result<&Validity> {
-        get_or_try_init(&self.all, || self.child.decode())
+    fn all(&self) -> Result<&AllRows> {
+        get_or_try_init(&self.all, || self.child.decode().map(AllRows::new))
     }
 
     /// Which of these rows are null.
     pub(in crate::encodings) fn validity(&self) -> Result<Validity> {
-        Ok(match self.all()? {
+        Ok(match &self.all()?.validity {
             Validity::Bits(nulls) => {
                 Validity::from_nulls(Some(nulls.slice(self.rows.start, self.rows.len())))
             }
@@ -60,13 +93,16 @@ impl ValidRows {
 
     /// The range of values that belong to these rows.
     pub(in crate::encodings) fn values(&self) -> Result<Range<usize>> {
-        Ok(match self.all()? {
+        let all = self.all()?;
+        Ok(match &all.validity {
             Validity::AllValid => self.rows.clone(),
             Validity::AllNull => 0..0,
             Validity::Bits(nulls) => {
-                let count = |rows: Range<usize>| nulls.inner().slice(rows.start, rows.len()).count_set_bits();
-                let start = count(0..self.rows.start);
-                start..start + count(self.rows.clone())
+                let valid_before = |row: usize| {
+                    let (start, count) = all.counted(row);
+                    count + nulls.inner().slice(start, row - start).count_set_bits()
+                };
+                valid_before(self.rows.start)..valid_before(self.rows.end)
             }
         })
     }
@@ -90,7 +126,7 @@ impl ValidRows {
 
     /// The number of values that the array must have, all of its rows included.
     pub(in crate::encodings) fn total(&self) -> Result<usize> {
-        Ok(self.of - self.all()?.null_count(self.of))
+        Ok(self.of - self.all()?.validity.null_count(self.of))
     }
 
     /// The values that belong to some of the rows.
@@ -271,6 +307,22 @@ mod tests {
         assert_eq!(slice.total().unwrap(), 3, "of all rows");
         assert_eq!(slice.slice(&(1..3)).values().unwrap(), 2..2);
         assert_eq!(ValidRows::new(ValidityChild::default(), 9).slice(&(3..5)).values().unwrap(), 3..5);
+    }
+
+    #[test]
+    fn few_rows_before_a_slice_of_a_long_array_are_counted() {
+        let mut next = crate::kernels::random(7);
+        let valid: Vec<bool> = (0..3 * COUNTED_ROWS).map(|_| next().is_multiple_of(3)).collect();
+        for len in [3 * COUNTED_ROWS, 3 * COUNTED_ROWS - 1, COUNTED_ROWS + 1, COUNTED_ROWS, 1, 0] {
+            let rows = rows(&valid[..len]);
+            let valid_before = |row: usize| valid[..row].iter().filter(|valid| **valid).count();
+            for row in [0, 1, COUNTED_ROWS - 1, COUNTED_ROWS, COUNTED_ROWS + 1, 2 * COUNTED_ROWS + 7, len] {
+                let row = row.min(len);
+                assert_eq!(rows.slice(&(row..len)).values().unwrap(), valid_before(row)..valid_before(len));
+                let start = rows.all().unwrap().counted(row).0;
+                assert!(start <= row && row - start <= COUNTED_ROWS);
+            }
+        }
     }
 
     #[test]
