@@ -91,6 +91,8 @@ pub(crate) mod since {
     pub(crate) const MAPS: Release = Release::new(0, 85);
     pub(crate) const ONPAIR: Release = Release::new(0, 85);
     pub(crate) const UUIDS: Release = Release::new(0, 85);
+    /// Decimals of 128 bits in two parts.
+    pub(crate) const DECIMAL_HALVES: Release = Release::new(0, 87);
 }
 
 impl fmt::Display for Release {

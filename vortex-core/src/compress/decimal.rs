@@ -9,7 +9,7 @@ use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, Decimal128Type, Decimal256Type, i256};
 
 use super::dictionary;
-use super::numbers::{Numbers, compress_as, compress_codes, without_garbage};
+use super::numbers::{Numbers, bits, compress_as, compress_codes, without_garbage};
 use super::scheme::{Context, Kind, NODE_OVERHEAD, Plain, Scheme, choose};
 use super::text_dictionary::Folded;
 use super::{boolean, canonical, one_value};
@@ -127,7 +127,7 @@ fn wide<N: Unscaled>(
     let column = Wide::new(values, nulls);
     let decoded = Plain { rows: values.len(), bytes: size_of_val(&**values) + column.hashes.null_bytes() };
     let plain = || Ok(node(values.clone()).children(boolean::validity(cx, nulls)?));
-    choose(&[&Dictionary as &dyn Scheme<Wide<'_, N>>], &column, cx, decoded, plain)
+    choose(&[&Dictionary as &dyn Scheme<Wide<'_, N>>, &Halves], &column, cx, decoded, plain)
 }
 
 /// A node of unscaled values, without validity.
@@ -161,6 +161,15 @@ impl<'a, N: Unscaled> Wide<'a, N> {
         Self { values, nulls, hashes: Numbers::new(PType::U64, hashes.into(), nulls.cloned()) }
     }
 
+    /// The upper and the lower half of each value, if all have 128 bits.
+    fn halves(&self) -> Option<impl Iterator<Item = (i64, u64)>> {
+        let halves = |value: &N| {
+            let (lower, _) = (*value).into().to_parts();
+            ((lower >> 64) as u64 as i64, lower as u64)
+        };
+        (size_of::<N>() == size_of::<i128>()).then(|| self.values.iter().map(halves))
+    }
+
     /// The values in order of first appearance, and the code of each row; `None` if there are more than `most`
     /// values. Null rows have arbitrary codes.
     fn distinct(&self, most: usize) -> Option<(Vec<N>, Vec<u32>)> {
@@ -181,6 +190,43 @@ impl<'a, N: Unscaled> Wide<'a, N> {
             }
         }
         Some((values, codes))
+    }
+}
+
+/// Decimals of 128 bits as two integers, each of which is compressed.
+struct Halves;
+
+impl<N: Unscaled> Scheme<Wide<'_, N>> for Halves {
+    fn kind(&self) -> Kind {
+        Kind::Halves
+    }
+
+    fn estimate(&self, column: &Wide<'_, N>, _: &Context) -> Option<usize> {
+        let valid = |row: usize| column.nulls.is_none_or(|nulls| nulls.is_valid(row));
+        let halves = column.halves()?.enumerate().filter(|(row, _)| valid(*row));
+        let (mut least, mut most, mut ones) = (i64::MAX, i64::MIN, 0);
+        for (_, (upper, lower)) in halves {
+            (least, most, ones) = (least.min(upper), most.max(upper), ones | lower);
+        }
+        // Values that have been scaled up to more digits than they need are multiples of a power of two, too.
+        let lower = bits(ones) - ones.trailing_zeros().min(63) as usize;
+        let row_bits = bits(most.abs_diff(least)) + lower;
+        Some(column.values.len() * row_bits / 8 + column.hashes.null_bytes() + 2 * NODE_OVERHEAD)
+    }
+
+    fn encode(&self, column: &Wide<'_, N>, cx: &Context) -> Result<Option<WriteNode>> {
+        let Some(halves) = column.halves() else { return Ok(None) };
+        let (mut upper, mut lower): (Vec<u64>, Vec<u64>) =
+            halves.map(|(upper, lower)| (upper.cast_unsigned(), lower)).unzip();
+        if let Some(nulls) = column.nulls {
+            (upper, lower) = (without_garbage(&upper, nulls), without_garbage(&lower, nulls));
+        }
+        let signed = || upper.iter().map(|half| half.cast_signed());
+        let ptype = PType::for_signed(signed().min().unwrap_or(0), signed().max().unwrap_or(0));
+        let cx = &cx.below(Kind::Halves, &[]);
+        let upper = compress_as(cx, ptype, upper.into_iter(), column.nulls)?;
+        let lower = compress_as(cx, PType::U64, lower.into_iter(), None)?;
+        Ok(Some(decimal_byte_parts::encode_halves(upper, ptype, lower)))
     }
 }
 

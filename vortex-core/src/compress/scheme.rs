@@ -65,6 +65,8 @@ pub(super) enum Kind {
     /// Values with a separate validity.
     Masked,
     DateTimeParts,
+    /// Decimals of 128 bits as two integers.
+    Halves,
 }
 
 impl Kind {
@@ -76,6 +78,7 @@ impl Kind {
             Self::Zstd | Self::ZstdNumbers => since::ZSTD,
             Self::Pco => since::PCO,
             Self::OnPair => since::ONPAIR,
+            Self::Halves => since::DECIMAL_HALVES,
             Self::Packed
             | Self::Dictionary
             | Self::Runs
@@ -101,7 +104,7 @@ impl Kind {
             Self::Alp => Cost { encoded: 0.02, ..FREE },
             Self::Dictionary => Cost { encoded: 0.03, ..FREE },
             Self::Fsst => Cost { encoded: 0.05, ..FREE },
-            Self::OnPair | Self::Runs | Self::Sparse | Self::AlpRd | Self::DateTimeParts => {
+            Self::OnPair | Self::Runs | Self::Sparse | Self::AlpRd | Self::DateTimeParts | Self::Halves => {
                 Cost { encoded: 0.1, ..FREE }
             }
             Self::Zstd => Cost { decoded: ratio.clamp(0.05, 0.2), ..FREE },

@@ -250,6 +250,13 @@ pub(crate) fn encode(part: WriteNode, ptype: PType) -> WriteNode {
     WriteNode::new(ID).message(&Metadata { first_ptype: ptype as i32, lower_part_count: 0 }).child(part)
 }
 
+/// A node of decimals of 128 bits: the upper half is signed, and the lower one is unsigned and without nulls. It is of
+/// version 2.
+pub(crate) fn encode_halves(upper: WriteNode, ptype: PType, lower: WriteNode) -> WriteNode {
+    let metadata = MetadataV2 { first_ptype: ptype as i32, lower_ptypes: vec![PType::U64 as i32] };
+    WriteNode::new(ID_V2).message(&metadata).child(upper).child(lower)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
