@@ -2,6 +2,7 @@
 //!
 //! Planning and opening call the same functions, so that a scan does what planning has promised.
 
+mod boundary;
 mod chains;
 mod classes;
 mod dynamic;

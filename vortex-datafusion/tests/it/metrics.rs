@@ -136,6 +136,35 @@ async fn statistics_prune_zones_splits_and_rows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn statistics_prune_by_comparisons_of_casts() {
+    let (_, context) = session().await;
+    let time = "arrow_cast(key, 'Timestamp(Second, None)')";
+    let times = format!(
+        "COPY (SELECT {time} AS time, key FROM large) TO 'counting://store/times.vortex' STORED AS VORTEX"
+    );
+    run(&context, &times).await;
+    create(&context, "times", "counting://store/times.vortex").await;
+    for (condition, rows) in [
+        ("time::date = '1970-01-03'", 86_400),
+        ("time::date IN ('1970-01-01', '1970-01-02')", 2 * 86_400 - 1),
+        ("'1970-01-01' = time::date", 86_399),
+        ("time::date > '1970-01-05'", ROWS + 1 - 5 * 86_400),
+        ("key < 500.5", 500),
+        ("key = 7.0", 1),
+        ("key IN (7.0, 8.0)", 2),
+        ("key::double BETWEEN 10 AND 20", 11),
+        ("time::date = (SELECT min(time)::date FROM times)", 86_399),
+    ] {
+        let sql = format!("SELECT key % 2 FROM times WHERE {condition}");
+        let found = Found::of(&context, &sql).await;
+        let [matched, pruned, scanned] =
+            found.get(["pushdown_rows_matched", "rows_pruned_statistics", "pushdown_rows_pruned"]);
+        assert_eq!((matched, matched + pruned + scanned), (rows, ROWS), "{condition}");
+        assert!(scanned <= 2 * ZONE, "{condition}: {found:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn zones_that_match_as_a_whole_are_counted() {
     let (_, context) = session().await;
     // Half of zone 30 matches.
