@@ -21,18 +21,36 @@ pub(crate) struct Budget {
     used: AtomicU64,
     peak: AtomicU64,
     parent: Option<Arc<Budget>>,
+    /// Whether it takes no more of its parent than it leaves free, see [`Budget::share`].
+    leaves_half: bool,
     pool: Option<Arc<dyn MemoryPool>>,
 }
 
 impl Budget {
     pub(crate) fn new(limit: u64) -> Arc<Self> {
-        Arc::new(Self { limit, used: AtomicU64::new(0), peak: AtomicU64::new(0), parent: None, pool: None })
+        Self::of(limit, None, None, false)
     }
 
     /// A part of this budget with its own limit, also charged to `pool`.
     pub(crate) fn part(self: &Arc<Self>, limit: u64, pool: Option<Arc<dyn MemoryPool>>) -> Arc<Self> {
-        let parent = Some(Arc::clone(self));
-        Arc::new(Self { limit, used: AtomicU64::new(0), peak: AtomicU64::new(0), parent, pool })
+        Self::of(limit, Some(Arc::clone(self)), pool, false)
+    }
+
+    /// As [`part`](Self::part), for one of several that need about the same: it takes no more than it leaves free. So
+    /// those that come later get something, also if the others stand still and return nothing; if all take as much as
+    /// they may, all have the same.
+    pub(crate) fn share(self: &Arc<Self>, limit: u64, pool: Option<Arc<dyn MemoryPool>>) -> Arc<Self> {
+        Self::of(limit, Some(Arc::clone(self)), pool, true)
+    }
+
+    fn of(
+        limit: u64,
+        parent: Option<Arc<Self>>,
+        pool: Option<Arc<dyn MemoryPool>>,
+        leaves_half: bool,
+    ) -> Arc<Self> {
+        let (used, peak) = Default::default();
+        Arc::new(Self { limit, used, peak, parent, leaves_half, pool })
     }
 
     /// The limit of the bytes in use.
@@ -70,10 +88,25 @@ impl Budget {
     /// Bytes that have to be returned before `bytes` can be taken, as far as is known: of a pool that refuses them,
     /// it is not, so that it may have to be all of them.
     pub(crate) fn shortfall(&self, bytes: u64) -> u64 {
-        let excess = |budget: &Self| budget.used().saturating_add(bytes).saturating_sub(budget.limit);
+        let excess = |budget: &Self| {
+            let own = budget.used().saturating_add(bytes).saturating_sub(budget.limit);
+            // What is returned counts twice: it is no longer in use, and is left free.
+            own.max(budget.not_left(bytes).div_ceil(2))
+        };
         match std::iter::successors(Some(self), |budget| budget.parent.as_deref()).map(excess).max() {
             Some(0) if self.pool.is_some() => bytes,
             excess => excess.unwrap_or(0),
+        }
+    }
+
+    /// By how much this would have more of its parent than it leaves free, if it took `bytes`.
+    fn not_left(&self, bytes: u64) -> u64 {
+        match &self.parent {
+            Some(parent) if self.leaves_half && bytes > 0 => {
+                let (own, all) = (self.used().saturating_add(bytes), parent.used().saturating_add(bytes));
+                own.saturating_add(all).saturating_sub(parent.limit)
+            }
+            _ => 0,
         }
     }
 
@@ -91,6 +124,9 @@ impl Budget {
     }
 
     fn grow(&self, bytes: u64, anyway: bool) -> bool {
+        if !anyway && self.not_left(bytes) > 0 {
+            return false;
+        }
         let fits = |used: u64| used.checked_add(bytes).filter(|next| anyway || *next <= self.limit);
         if self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
             return false;
@@ -218,6 +254,23 @@ mod tests {
         assert_eq!((whole.used(), pool.0.load(Ordering::Relaxed)), (55, 10));
         drop((held, forced));
         assert_eq!((whole.used(), part.used(), pool.0.load(Ordering::Relaxed)), (0, 0, 50));
+    }
+
+    #[test]
+    fn shares_leave_as_much_as_they_take() {
+        let whole = Budget::new(160);
+        let shares = [(); 3].map(|()| whole.share(64, None));
+        let held = shares.iter().zip([64, 48, 24]).map(|(share, most)| {
+            assert!(share.take(most + 1).is_none());
+            share.take(most).unwrap()
+        });
+        let held: Vec<Reservation> = held.collect();
+        assert_eq!(held.iter().map(|held| held.bytes).sum::<u64>(), 136);
+        assert!(shares[2].take(0).is_some() && shares[2].take(1).is_none());
+        assert_eq!(shares[2].shortfall(8), 8);
+        drop(held);
+        drop(shares[0].take_anyway(200));
+        assert!(shares[2].take(64).is_some());
     }
 
     #[test]

@@ -22,6 +22,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
 
 use super::object_store::{FirstAnswer, WeakAnswer};
+use super::receiving::is_little;
 use super::{ReadAt, StorageProfile, read_exact};
 use crate::Result;
 
@@ -37,7 +38,8 @@ const MANY_ANSWERS: usize = 64;
 const ENTRY_BYTES: u64 = 256;
 
 /// Blocks of files, bounded in bytes. If a block is evicted while a scan still holds its bytes, they stay
-/// allocated until the scan releases them; the scan's own budget accounts for them.
+/// allocated until the scan releases them; the scan's own budget accounts for them. Of a block, it gets copies of small
+/// parts, which do not keep the rest.
 #[derive(Debug, Default)]
 pub struct BlockCache {
     kept: Mutex<Kept>,
@@ -226,7 +228,9 @@ impl FileBlocks {
         if range.end <= first.end {
             // Blocks are in memory, so offsets within them fit `usize`.
             let from = (range.start - first.start) as usize;
-            return Some(block(first.start)?.slice(from..from + len as usize));
+            let (block, to) = (block(first.start)?, from + len as usize);
+            let copy = is_little(len as usize, block.len());
+            return Some(if copy { Bytes::copy_from_slice(&block[from..to]) } else { block.slice(from..to) });
         }
         let around = self.around(range);
         let starts = (around.start..around.end).step_by(usize::try_from(self.block_len).ok()?);
@@ -378,6 +382,17 @@ mod tests {
             assert_eq!(file.cached(&range).unwrap(), expected, "{range:?}");
         }
         assert!(file.cached(&(0..10)).is_none() && file.cached(&(5000..LEN)).is_none());
+    }
+
+    #[tokio::test]
+    async fn small_parts_of_a_block_do_not_keep_it() {
+        let file = file(&room_for(10), "a");
+        stream(&file, 0..MIN_BLOCK).await;
+        let address = |range| file.cached(&range).unwrap().as_ptr() as usize;
+        let block = address(0..MIN_BLOCK);
+        let within = block..block + MIN_BLOCK as usize;
+        assert!(within.contains(&address(1000..2000)));
+        assert!(!within.contains(&address(1000..1010)));
     }
 
     #[tokio::test]

@@ -13,6 +13,11 @@ use crate::{Error, Result};
 const MAX_COPY: usize = 64 << 10;
 const COPY_BELOW: usize = 16;
 
+/// Whether so many bytes are so few of a whole that they are copied.
+pub(super) fn is_little(bytes: usize, whole: usize) -> bool {
+    bytes <= MAX_COPY && bytes < whole / COPY_BELOW
+}
+
 /// What a piece is of the read, which determines whether requests get copies of its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Portion {
@@ -49,8 +54,7 @@ impl Receiving {
         }
         // Both lie within the piece, which is in memory.
         let (from, to) = ((start - at) as usize, (end - at) as usize);
-        let is_little = to - from <= MAX_COPY && to - from < piece.len() / COPY_BELOW;
-        if portion == Portion::Whole && is_little {
+        if portion == Portion::Whole && is_little(to - from, piece.len()) {
             return self.answer(Ok(Buffer::from(&piece[from..to])));
         }
         if portion != Portion::Piece {

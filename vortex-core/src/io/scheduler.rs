@@ -38,10 +38,10 @@ const DEFAULT_BUDGET: u64 = 256 << 20;
 /// A remote read that delivers nothing for this long has failed.
 const DEFAULT_STALL: Duration = Duration::from_secs(60);
 
-/// From this many queues on, all that are idle are forgotten, and what they measured.
+/// From this many queues of a runtime on, those that are idle are forgotten, and what they measured.
 const MANY_QUEUES: usize = 64;
 
-/// The same for those of other runtimes: if a runtime has ended, its queue holds a few descriptors.
+/// From this many queues of other runtimes on, those of ended runtimes are, which hold a few descriptors.
 const MANY_OF_OTHERS: usize = 8;
 
 /// A wanted range and its urgency.
@@ -63,8 +63,8 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler that holds at most about `budget` bytes that are not yet decoded. One split per scan
-    /// is always admitted, so that a small budget slows scans down but never stops them. A remote read that
+    /// A scheduler that holds at most about `budget` bytes that are not yet decoded. A scan leaves as many of them free
+    /// as it takes. One split per scan is always admitted, so that a small budget slows scans down but never stops them. A remote read that
     /// delivers nothing for 60 seconds fails, and a store that has throttled reads is read with fewer of them in flight
     /// until it has not for as long.
     pub fn new(budget: u64) -> Arc<Self> {
@@ -156,10 +156,10 @@ impl Scheduler {
         }
         // Other runtimes may have ended, and stores may be gone. A queue that somebody holds is about to be used.
         let is_own = |queue: &StoreQueue| queue.runtime.id() == runtime.id();
-        let has_many = queues.len() >= MANY_QUEUES;
-        let has_many_others = queues.iter().filter(|queue| !is_own(queue)).count() >= MANY_OF_OTHERS;
+        let own = queues.iter().filter(|queue| is_own(queue)).count();
+        let (has_many, has_many_others) = (own >= MANY_QUEUES, queues.len() - own >= MANY_OF_OTHERS);
         queues.retain(|queue| {
-            let may_go = if is_own(queue) { has_many } else { has_many_others };
+            let may_go = if is_own(queue) { has_many } else { has_many_others && queue.has_ended() };
             !may_go || Arc::strong_count(queue) > 1 || !queue.is_idle()
         });
         let queue = Arc::new(StoreQueue::new(store, runtime, self.stall));

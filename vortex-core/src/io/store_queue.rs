@@ -78,6 +78,14 @@ impl StoreQueue {
         state.in_flight == 0 && state.waiting.is_empty()
     }
 
+    /// Whether its runtime has ended: then a task ends before it begins.
+    pub(super) fn has_ended(&self) -> bool {
+        let task = self.runtime.spawn(std::future::pending::<()>());
+        let has_ended = task.is_finished();
+        task.abort();
+        has_ended
+    }
+
     /// The expected duration of a read of this many bytes, if it can be estimated.
     pub(super) fn expected(&self, bytes: u64) -> Option<Duration> {
         self.state.lock().pace.expected(bytes)

@@ -205,7 +205,7 @@ impl Plan {
             (true, false) => MEMORY_REMOTE,
             (true, true) => MEMORY_BEST,
         };
-        let memory = scheduler.budget().part(limit, scan.memory_pool.clone());
+        let memory = scheduler.budget().share(limit, scan.memory_pool.clone());
         let (split_step, split_bytes) = split_step(projection.iter().chain(filter_columns.values()), footer);
         Ok(Self {
             file: scan.file.clone(),

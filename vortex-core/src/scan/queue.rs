@@ -228,7 +228,8 @@ mod tests {
         let remote = remote((0..32).map(&mut batch)).await;
         let file = VortexFile::open(Arc::clone(&remote) as _).await.unwrap();
         let scan = file.scan().with_filter(column("passes").like("%e%")).with_projection(["number"]);
-        let scan = scan.with_scheduler(Scheduler::new(8 << 20));
+        // A scan takes half of it.
+        let scan = scan.with_scheduler(Scheduler::new(16 << 20));
         let metrics = Arc::clone(scan.metrics());
         let batches: Vec<RecordBatch> = scan.into_stream().unwrap().try_collect().await.unwrap();
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();

@@ -60,7 +60,7 @@ impl BatchStream {
         }
         let batches = async move {
             runtime()?;
-            let scan = Scan::start(Arc::new(plan), single_rows).await?;
+            let scan = Scan::start(plan, single_rows).await?;
             let next =
                 |mut scan: Scan| async move { Ok::<_, Error>(scan.next().await?.map(|batch| (batch, scan))) };
             Ok::<_, Error>(try_unfold(scan, next))
@@ -123,8 +123,13 @@ enum Progress {
 
 impl Scan {
     /// Reads the zone maps and prepares what the rest of the scan needs.
-    async fn start(plan: Arc<Plan>, single_rows: VecDeque<Arc<[u64]>>) -> Result<Self> {
-        let mut admission = Admission::new(&plan, ZoneMaps::read(&plan).await?);
+    async fn start(mut plan: Plan, single_rows: VecDeque<Arc<[u64]>>) -> Result<Self> {
+        let zone_maps = ZoneMaps::read(&plan).await?;
+        if plan.best_first.as_ref().is_some_and(|order| order.is_useless(&plan, &zone_maps)) {
+            plan.best_first = None;
+        }
+        let plan = Arc::new(plan);
+        let mut admission = Admission::new(&plan, zone_maps);
         if !single_rows.is_empty() {
             admission.stop();
         }
@@ -312,16 +317,20 @@ impl Scan {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering;
+    use std::time::Duration;
 
     use arrow::array::Int64Array;
+    use arrow::compute::SortOptions;
     use futures::TryStreamExt as _;
 
     use super::*;
     use crate::VortexFile;
-    use crate::expr::column;
-    use crate::given::{Refuses, file_of};
-    use crate::io::Scheduler;
+    use crate::expr::{Expr, SharedFilter, column};
+    use crate::given::{Refuses, Stored, file_of, written};
+    use crate::io::{Scheduler, StorageProfile};
     use crate::kernels::random;
+    use crate::scan::BestRows;
+    use crate::write::WriteOptions;
 
     /// A file of 32 splits, each with about four numbers below four, at random places.
     async fn numbers() -> VortexFile {
@@ -354,6 +363,55 @@ mod tests {
             let asked = pool.0.swap(0, Ordering::Relaxed);
             assert!(asked < 32 * 16, "{asked} times");
         }
+    }
+
+    /// A remote file of 32 splits of random numbers, whose reads take a while.
+    async fn remote() -> (Arc<Stored>, VortexFile) {
+        let mut next = random(1);
+        let mut batch = |_| {
+            let mut numbers =
+                || Arc::new(Int64Array::from_iter_values((0..1 << 16).map(|_| next() as i64))) as _;
+            RecordBatch::try_from_iter([("key", numbers()), ("value", numbers())]).unwrap()
+        };
+        let bytes = written((0..32).map(&mut batch), WriteOptions::new()).await;
+        let stored = Stored::new(bytes, StorageProfile::REMOTE).with_delay(Duration::from_millis(10));
+        let stored = Arc::new(stored);
+        let file = VortexFile::open(Arc::clone(&stored) as _).await.unwrap();
+        (stored, file)
+    }
+
+    #[tokio::test]
+    async fn a_scan_that_stands_still_leaves_memory_to_others() {
+        let (stored, file) = remote().await;
+        let scheduler = Scheduler::new(16 << 20);
+        let start =
+            || file.scan().with_projection(["key"]).with_scheduler(Arc::clone(&scheduler)).into_stream();
+        let mut still = start().unwrap();
+        still.next().await.unwrap().unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let before = stored.alone.load(Ordering::SeqCst);
+        let batches: Vec<RecordBatch> = start().unwrap().try_collect().await.unwrap();
+        assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 32 << 16);
+        let rounds = stored.alone.load(Ordering::SeqCst) - before;
+        assert!(rounds < 16, "{rounds} rounds of reads for 32 splits");
+    }
+
+    #[tokio::test]
+    async fn if_most_splits_hold_wanted_rows_they_are_requested_together() {
+        let (_, file) = remote().await;
+        let reads = async |wanted: Option<usize>| {
+            let mut scan = file.scan().with_filter(Expr::Dynamic(Arc::new(SharedFilter::new(["key"]))));
+            if let Some(rows) = wanted {
+                scan = scan.with_best_first("key", SortOptions::default());
+                scan = scan.with_best_rows(Arc::new(BestRows::new(rows)));
+            }
+            let metrics = Arc::clone(scan.metrics());
+            let batches: Vec<RecordBatch> = scan.into_stream().unwrap().try_collect().await.unwrap();
+            assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 32 << 16);
+            metrics.reads.get()
+        };
+        let (all, many) = (reads(None).await, reads(Some(5000)).await);
+        assert!(many <= 2 * all, "{many} instead of {all}");
     }
 
     #[tokio::test]

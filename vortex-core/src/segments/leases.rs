@@ -24,9 +24,9 @@ use crate::metrics::ScanMetrics;
 use crate::once::get_or_try_init;
 use crate::{Error, Result};
 
-/// Freed segments are forgotten once this many are listed, or twice as many as were left the last time: each takes
-/// only a few bytes, and looking for them at every request would take longer the more segments are in use.
-const MANY_SEGMENTS: usize = 1024;
+/// Freed segments are forgotten once this many are listed, or twice as many as were left the last time: each takes a few
+/// hundred bytes, and looking for them at every request would take longer the more segments are in use.
+const MANY_SEGMENTS: usize = 64;
 
 /// A file may refer to a segment as arrays of several types and lengths, of which at most this many are kept. A file
 /// that refers to it in more ways, and whose arrays take memory, is refused, since every split would load them again.

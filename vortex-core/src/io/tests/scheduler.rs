@@ -346,6 +346,25 @@ fn queues_of_ended_runtimes_are_forgotten() {
     assert!(scheduler.queues.lock().len() <= 9);
 }
 
+#[test]
+fn queues_of_many_runtimes_that_go_on_are_kept_with_their_measurements() {
+    let scheduler = Scheduler::new(1 << 20);
+    let source: Arc<dyn ReadAt> = Arc::new(Slow(StorageProfile::REMOTE));
+    let runtimes = [(); 32].map(|()| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            for pending in scheduler.read(&source, range_requests([0..8, 8..16]), &Arc::default()) {
+                pending.wait().await.unwrap();
+            }
+        });
+        runtime
+    });
+    for runtime in &runtimes {
+        let queue = runtime.block_on(async { scheduler.queue(source.store()) });
+        assert!(queue.expected(8).is_some());
+    }
+}
+
 /// A remote file that arrives in pieces.
 #[derive(Debug)]
 struct InPieces(Vec<u8>);

@@ -52,7 +52,12 @@ impl BestRows {
     /// Number of rows of a split that may be among those wanted; 0 if so many are wanted that it is of no
     /// use to know.
     pub(super) fn count(&self) -> usize {
-        if self.count > MOST { 0 } else { self.count }
+        if self.are_many() { 0 } else { self.count }
+    }
+
+    /// Whether so many rows are wanted that most splits hold some of them.
+    pub(super) fn are_many(&self) -> bool {
+        self.count > MOST
     }
 
     /// Adds the places of rows in an order.

@@ -22,6 +22,7 @@ use arrow::row::{OwnedRow, RowConverter, SortField};
 pub use self::best_rows::BestRows;
 use super::column::Column;
 use super::plan::{MAX_LISTED_SPLITS, Plan, Split};
+use super::zone_maps::ZoneMaps;
 use crate::array::row_bytes::copied_bytes;
 use crate::array::{decode_as, take};
 use crate::dtype::arrow::data_type;
@@ -102,6 +103,14 @@ impl BestFirst {
         let order = SortField::new_with_options(of, options);
         let places = RowConverter::new(vec![order.clone()]).ok()?;
         Some(Self { column, options, order, places, found })
+    }
+
+    /// Whether reading the best rows first has no benefit: statistics do not tell where they are, and so many are wanted
+    /// that most splits hold some. On remote storage, it would even cost reads: one split after the other would request
+    /// its columns.
+    pub(super) fn is_useless(&self, plan: &Plan, zone_maps: &ZoneMaps) -> bool {
+        let is_known = || zone_maps.best_first().and_then(|map| self.splits(plan, map)).is_some();
+        plan.is_remote() && self.found.are_many() && !is_known()
     }
 
     /// The best live rows of a split, which are added to those found so far.
@@ -201,7 +210,6 @@ mod tests {
     use arrow::array::{Float64Array, RecordBatch, StringViewArray, UInt64Array};
 
     use super::super::fetch::fetch;
-    use super::super::zone_maps::ZoneMaps;
     use super::*;
     use crate::dtype::DType;
     use crate::given::file_of;
