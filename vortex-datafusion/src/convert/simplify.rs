@@ -166,9 +166,10 @@ impl Cast {
                 if !self.inner.is::<Column>() {
                     return None;
                 }
-                let (ops, both) = match is_equal {
-                    true => ([Operator::GtEq, Operator::LtEq], Operator::And),
-                    false => ([Operator::Lt, Operator::Gt], Operator::Or),
+                let (ops, both) = if is_equal {
+                    ([Operator::GtEq, Operator::LtEq], Operator::And)
+                } else {
+                    ([Operator::Lt, Operator::Gt], Operator::Or)
                 };
                 Some(Arc::new(BinaryExpr::new(self.is(ops[0], first), both, self.is(ops[1], last))))
             }
@@ -351,7 +352,9 @@ mod tests {
         let zone = |unit| Timestamp(unit, Some("+02:00".into()));
         let mut state = 11u64;
         let mut next = move || {
-            (state ^= state << 13, state ^= state >> 7, state ^= state << 17);
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
             state
         };
         let (mut without, mut all) = (0, 0);

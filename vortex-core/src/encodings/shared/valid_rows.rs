@@ -22,7 +22,7 @@ use crate::once::get_or_try_init;
 /// Below this share of live rows, their values are counted instead of looking at each valid row.
 const SPARSE: f64 = 0.1;
 
-/// Valid rows are counted up to every one of this many: of a long array, which may take few bytes in the file, each slice
+/// Valid rows are counted up to every one of this many: each slice of a long array, which may take few bytes in the file,
 /// would otherwise count all rows before it.
 const COUNTED_ROWS: usize = 64 << 10;
 

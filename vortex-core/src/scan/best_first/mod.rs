@@ -105,9 +105,9 @@ impl BestFirst {
         Some(Self { column, options, order, places, found })
     }
 
-    /// Whether reading the best rows first has no benefit: statistics do not tell where they are, and so many are wanted
-    /// that most splits hold some. On remote storage, it would even cost reads: one split after the other would request
-    /// its columns.
+    /// Whether reading the best rows first has no benefit: statistics do not tell where they are, and so many are
+    /// wanted that most splits hold some. On remote storage, it would even cost reads: one split after the other would
+    /// request its columns.
     pub(super) fn is_useless(&self, plan: &Plan, zone_maps: &ZoneMaps) -> bool {
         let is_known = || zone_maps.best_first().and_then(|map| self.splits(plan, map)).is_some();
         plan.is_remote() && self.found.are_many() && !is_known()
