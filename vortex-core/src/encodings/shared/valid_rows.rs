@@ -22,8 +22,8 @@ use crate::once::get_or_try_init;
 /// Below this share of live rows, their values are counted instead of looking at each valid row.
 const SPARSE: f64 = 0.1;
 
-/// Valid rows are counted up to every one of this many: otherwise, each slice of an array would count all rows before it,
-/// of which a file of a few kilobytes may have any number.
+/// Valid rows are counted up to every one of this many: otherwise, each slice of an array would count all rows before
+/// it, of which a file of a few kilobytes may have any number.
 const COUNTED_ROWS: usize = 64 << 10;
 
 /// Some rows of an array, and the values that belong to them. Slices share the decoded validity.
