@@ -209,7 +209,7 @@ impl<N: Unscaled> Scheme<Wide<'_, N>> for Halves {
             (least, most, ones) = (least.min(upper), most.max(upper), ones | lower);
         }
         // Values that have been scaled up to more digits than they need are multiples of a power of two, too.
-        let lower = bits(ones) - ones.trailing_zeros().min(63) as usize;
+        let lower = bits(ones).saturating_sub(ones.trailing_zeros() as usize);
         let row_bits = bits(most.abs_diff(least)) + lower;
         Some(column.values.len() * row_bits / 8 + column.hashes.null_bytes() + 2 * NODE_OVERHEAD)
     }

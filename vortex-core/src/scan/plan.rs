@@ -200,12 +200,13 @@ impl Plan {
         let best_first = best_first(scan, &conjuncts)?;
         let scheduler = scan.scheduler.clone().unwrap_or_else(Scheduler::shared);
         let remote = scan.file.source().profile().remote;
-        let limit = match (remote, scan.best_first.is_some()) {
-            (false, _) => MEMORY_LOCAL,
-            (true, false) => MEMORY_REMOTE,
-            (true, true) => MEMORY_BEST,
+        let (budget, pool) = (scheduler.budget(), scan.memory_pool.clone());
+        let memory = match (remote, scan.best_first.is_some()) {
+            (false, _) => budget.share(MEMORY_LOCAL, pool),
+            (true, false) => budget.share(MEMORY_REMOTE, pool),
+            // Who wants the best rows takes all of them at once, so that this scan does not stand still.
+            (true, true) => budget.part(MEMORY_BEST, pool),
         };
-        let memory = scheduler.budget().share(limit, scan.memory_pool.clone());
         let (split_step, split_bytes) = split_step(projection.iter().chain(filter_columns.values()), footer);
         Ok(Self {
             file: scan.file.clone(),

@@ -70,15 +70,15 @@ type Compare = fn(&dyn Datum, &dyn Datum) -> Result<arrow::array::BooleanArray, 
 /// The values as another type; those that cannot be cast become null.
 pub(super) fn cast_each(values: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
     let options = CastOptions { safe: true, ..CastOptions::default() };
-    cast_with_options(values, to, &options).or_else(|_| {
+    match cast_with_options(values, to, &options) {
         // Some casts fail as a whole.
-        let each = (0..values.len()).map(|at| {
-            let one = cast_with_options(&values.slice(at, 1), to, &options);
-            one.unwrap_or_else(|_| new_null_array(to, 1))
-        });
-        let each: Vec<ArrayRef> = each.collect();
-        concat(&each.iter().map(ArrayRef::as_ref).collect::<Vec<_>>())
-    })
+        Err(_) if values.len() > 1 => {
+            let half = values.len() / 2;
+            let first = cast_each(&values.slice(0, half), to)?;
+            concat(&[&first, &cast_each(&values.slice(half, values.len() - half), to)?])
+        }
+        outcome => outcome.or_else(|_| Ok(new_null_array(to, values.len()))),
+    }
 }
 
 /// Whether values pass the constant when they are cast. Those that the cast fails for are beyond all that it does not
@@ -110,11 +110,15 @@ fn rarely_fails(from: &DataType, to: &DataType) -> bool {
             to.is_floating() && from.primitive_width() <= to.primitive_width()
         }
         (from, to) if from.is_integer() || from.is_decimal() => match (digits(from), digits(to)) {
+            // Rounding may carry, and not all integers of so many digits fit.
+            (Some((whole, _)), Some((more, _))) if to.is_integer() => {
+                to.is_signed_integer() && whole + 1 < more
+            }
             (Some((whole, fraction)), Some((more, finer))) => {
-                // Rounding may carry.
                 whole + i16::from(finer < fraction) <= more || (from.is_decimal() && fraction < finer)
             }
-            _ => to.is_floating(),
+            // Small negative decimals would become -0.0, which only some comparisons take for zero.
+            _ => to.is_floating() && !(from.is_decimal() && *to == DataType::Float16),
         },
         (Timestamp(..) | Date64, Date32 | Date64) | (Date32, Timestamp(_, None) | Date64) => true,
         (Timestamp(..), Timestamp(..)) => true,

@@ -86,10 +86,15 @@ pub(crate) fn cast_is_strictly_monotonic(from: &DataType, to: &DataType) -> bool
 /// Whether values remain in order when they are cast, although some may become equal and others may fail to be
 /// cast: a bound that is cast is a bound of the values that are cast.
 pub(crate) fn cast_is_monotonic(from: &DataType, to: &DataType) -> bool {
-    use DataType::{Date32, Date64, Timestamp};
+    use DataType::{Date32, Date64, Decimal32, Decimal64, Timestamp};
     match (from, to) {
         (DataType::Dictionary(_, from), to) => cast_is_monotonic(from, to),
         (from, DataType::Dictionary(_, to)) => cast_is_monotonic(from, to),
+        // Arrow 59 drops the upper bits of integers that do not fit.
+        (from, Decimal32(..) | Decimal64(..)) if from.is_integer() => {
+            from.primitive_width() < to.primitive_width()
+                || (from.is_signed_integer() && from.primitive_width() == to.primitive_width())
+        }
         (from, to) if from.is_numeric() && to.is_numeric() => true,
         (from, Date32 | Timestamp(..)) if from.is_integer() => true,
         // In a zone that turns its clocks back just after midnight, a later time may have an earlier date.
@@ -148,6 +153,22 @@ mod tests {
 
     fn int(value: i64) -> Scalar {
         Scalar::try_new(DType::Primitive(PType::I64, true), Value::Int(value)).unwrap()
+    }
+
+    #[test]
+    fn integers_that_do_not_fit_a_decimal_lose_their_order() {
+        use DataType::{Decimal32, Decimal64, Decimal128, Int32, Int64, UInt32, UInt64};
+        for (from, to, expected) in [
+            (Int32, Decimal32(9, 2), true),
+            (UInt32, Decimal32(9, 2), false),
+            (Int64, Decimal32(9, 2), false),
+            (UInt32, Decimal64(18, 4), true),
+            (Int64, Decimal64(18, 4), true),
+            (UInt64, Decimal64(18, 4), false),
+            (UInt64, Decimal128(18, 4), true),
+        ] {
+            assert_eq!(cast_is_monotonic(&from, &to), expected, "{from} as {to}");
+        }
     }
 
     #[test]

@@ -235,6 +235,7 @@ fn wide_rows_are_printed_one_column_per_line() {
     assert_eq!(lines[1], "o_orderkey      │ 1");
     assert_eq!(lines[10], "── row 2 ──");
     assert!(lines.len() < 25 && records.contains("First 2 displayed"), "{records}");
+    assert!(ok(&["sql", "-qx", "--maxrows", "2", "-c", &sql]).ends_with("\n── 1,498 rows not shown ──\n"));
     let script = "\\x\nSELECT 1 AS a;\n\\x off\nSELECT 2 AS b;\n\\x on\nSELECT 3 AS c;\n";
     let printed = stdout(&with_input(&["sql", "-q"], script));
     assert!(printed.starts_with("── row 1 ──\na │ 1\n+---+") && printed.ends_with("+\n── row 1 ──\nc │ 3\n"));

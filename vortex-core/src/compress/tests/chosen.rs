@@ -172,7 +172,8 @@ fn decimals_with_more_digits_than_they_need_take_few_bytes() {
     let cents: Vec<i256> =
         (0..rows).map(|_| i256::from_i128(i128::from(next() % 100_000) * 10_i128.pow(16))).collect();
     let even: Vec<i256> = (0..rows).map(|row| i256::from_i128(row as i128 * 10_i128.pow(18))).collect();
-    for (values, most) in [(cents, 10), (even, 1)] {
+    let upper: Vec<i256> = (0..rows).map(|row| i256::from_i128((row as i128) << 64)).collect();
+    for (values, most) in [(cents, 10), (even, 1), (upper, 1)] {
         let array = decimals(38, &values, None);
         for level in LEVELS {
             check(&array, level, Release::NEWEST);

@@ -55,9 +55,14 @@ impl BestRows {
         if self.are_many() { 0 } else { self.count }
     }
 
-    /// Whether so many rows are wanted that most splits hold some of them.
-    pub(super) fn are_many(&self) -> bool {
+    /// Whether so many rows are wanted that they are not ranked.
+    fn are_many(&self) -> bool {
         self.count > MOST
+    }
+
+    /// Whether so many rows are wanted that they are not ranked, and that most of so many splits hold some of them.
+    pub(super) fn are_in_most(&self, splits: u64) -> bool {
+        self.are_many() && self.count as u64 >= splits
     }
 
     /// Adds the places of rows in an order.

@@ -110,7 +110,7 @@ impl BestFirst {
     /// request its columns.
     pub(super) fn is_useless(&self, plan: &Plan, zone_maps: &ZoneMaps) -> bool {
         let is_known = || zone_maps.best_first().and_then(|map| self.splits(plan, map)).is_some();
-        plan.is_remote() && self.found.are_many() && !is_known()
+        plan.is_remote() && self.found.are_in_most(plan.split_count()) && !is_known()
     }
 
     /// The best live rows of a split, which are added to those found so far.

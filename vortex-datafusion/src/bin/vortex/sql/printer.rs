@@ -124,8 +124,9 @@ impl Printer {
                 builder.build(stdout().lock()).write(&RecordBatch::new_empty(schema))?;
             }
             Form::Table(table) => table.print(schema, &options)?,
-            // Statements without a result have no columns; lines of JSON and records have no frame.
-            Form::NoColumns | Form::Json { .. } | Form::Text { .. } | Form::Records(_) => {}
+            Form::Records(records) => records.finish(rows)?,
+            // Statements without a result have no columns; lines of JSON have no frame.
+            Form::NoColumns | Form::Json { .. } | Form::Text { .. } => {}
         }
         Ok(rows)
     }

@@ -17,7 +17,7 @@ use datafusion_cli::print_options::MaxRows;
 
 use super::long_cells;
 use crate::failure::Outcome;
-use crate::text::visible;
+use crate::text::{counted, visible};
 
 /// Prints rows, up to a number of them.
 pub(super) struct Records {
@@ -47,6 +47,14 @@ impl Records {
         let mut out = BufWriter::new(stdout().lock());
         self.write(&batch, options, &mut out)?;
         Ok(out.flush()?)
+    }
+
+    /// Tells that there are more than the `printed` rows, unless they are all of so many.
+    pub(super) fn finish(self, rows: usize) -> Outcome {
+        if self.printed < rows {
+            writeln!(stdout(), "── {} not shown ──", counted((rows - self.printed) as u64, "row"))?;
+        }
+        Ok(())
     }
 
     fn write(&mut self, batch: &RecordBatch, options: &FormatOptions<'_>, out: &mut impl Write) -> Outcome {
