@@ -277,6 +277,8 @@ mod tests {
             (DataType::Decimal128(5, 1), ScalarValue::from(100u32)),
             (DataType::Decimal128(38, 10), ScalarValue::from(1i32)),
             (DataType::UInt64, ScalarValue::Decimal64(Some(1), 18, 4)),
+            // It might even panic.
+            (DataType::Decimal128(5, -2), ScalarValue::from(0.5)),
             // Some would become -0.0.
             (DataType::Decimal128(38, 10), ScalarValue::Float16(Some(half_zero()))),
             // Those that are not quiet become so.
