@@ -64,9 +64,9 @@ pub struct Scheduler {
 
 impl Scheduler {
     /// A scheduler that holds at most about `budget` bytes that are not yet decoded. A scan leaves as many of them free
-    /// as it takes. One split per scan is always admitted, so that a small budget slows scans down but never stops
-    /// them. A remote read that delivers nothing for 60 seconds fails, and a store that has throttled reads is read
-    /// with fewer of them in flight until it has not for as long.
+    /// as it takes, except of a remote file for its best rows. One split per scan is always admitted, so that a small
+    /// budget slows scans down but never stops them. A remote read that delivers nothing for 60 seconds fails, and a
+    /// store that has throttled reads is read with fewer of them in flight until it has not for as long.
     pub fn new(budget: u64) -> Arc<Self> {
         Self::with_stall(budget, DEFAULT_STALL)
     }

@@ -286,9 +286,10 @@ impl ScanBuilder {
 
     /// Also charges the memory of the scan to this pool: segments of up to about 32 MiB; on remote storage 128 MiB, or
     /// 256 MiB if the [best rows](Self::with_best_first) come first. While the pool refuses, the scan continues with
-    /// one split at a time. By default, only the scan's own limit and that of the [scheduler](Self::with_scheduler), of
-    /// which a scan leaves as much free as it takes, apply. A segment that other scans need, too, is charged once, to
-    /// the pool of the scan that asked for it first, until the last of them has read it.
+    /// one split at a time. By default, only the scan's own limit and that of the [scheduler](Self::with_scheduler)
+    /// apply; a scan leaves as much of the latter free as it takes, unless the best rows come first. A segment that
+    /// other scans need, too, is charged once, to the pool of the scan that asked for it first, until the last of them
+    /// has read it.
     #[must_use]
     pub fn with_memory_pool(mut self, pool: Arc<dyn MemoryPool>) -> Self {
         self.memory_pool = Some(pool);
