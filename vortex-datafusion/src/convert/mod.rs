@@ -10,10 +10,12 @@ mod expr;
 mod fallible;
 mod guards;
 mod leaves;
+mod prefixes;
 mod rows;
 mod scalar;
 pub(crate) mod schema;
 mod simplify;
+mod steps;
 
 use datafusion_common::DataFusionError;
 use vortex_core::Error;

@@ -98,10 +98,16 @@ pub(crate) fn cast_is_monotonic(from: &DataType, to: &DataType) -> bool {
         (from, to) if from.is_numeric() && to.is_numeric() => true,
         (from, Date32 | Timestamp(..)) if from.is_integer() => true,
         // In a zone that turns its clocks back just after midnight, a later time may have an earlier date.
-        (Timestamp(_, None), Date32 | Date64) | (Date64, Date32) => true,
+        (Timestamp(_, zone), Date32 | Date64) => is_fixed(zone.as_deref()),
+        (Date64, Date32) => true,
         (Timestamp(_, zone), Timestamp(_, other)) => zone.is_some() == other.is_some(),
         (from, to) => cast_is_strictly_monotonic(from, to),
     }
+}
+
+/// Whether a zone, or none, never turns its clocks.
+pub(crate) fn is_fixed(zone: Option<&str>) -> bool {
+    zone.is_none_or(|zone| zone.starts_with(['+', '-']) || matches!(zone, "UTC" | "Etc/UTC" | "GMT" | "Z"))
 }
 
 /// Whether the decimal type `to` has room for all digits of the decimal or integer type `from`.
@@ -235,6 +241,8 @@ mod tests {
             (Decimal128(10, 2), Decimal128(10, 1)),
             (Int32, Date32),
             (seconds(None), Date32),
+            (seconds(Some("UTC")), Date32),
+            (seconds(Some("-03:30")), Date32),
             (seconds(None), milliseconds.clone()),
             (milliseconds, seconds(None)),
             (seconds(Some("UTC")), seconds(Some("America/St_Johns"))),

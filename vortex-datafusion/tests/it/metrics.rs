@@ -136,11 +136,12 @@ async fn statistics_prune_zones_splits_and_rows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn statistics_prune_by_comparisons_of_casts() {
+async fn statistics_prune_by_comparisons_of_what_keeps_the_order_of_a_column() {
     let (_, context) = session().await;
     let time = "arrow_cast(key, 'Timestamp(Second, None)')";
     let times = format!(
-        "COPY (SELECT {time} AS time, key FROM large) TO 'counting://store/times.vortex' STORED AS VORTEX"
+        "COPY (SELECT {time} AS time, arrow_cast({time}, 'Timestamp(Second, Some(\"UTC\"))') AS utc, key, \
+         lpad(key::varchar, 6, '0') AS code FROM large) TO 'counting://store/times.vortex' STORED AS VORTEX"
     );
     run(&context, &times).await;
     create(&context, "times", "counting://store/times.vortex").await;
@@ -154,6 +155,15 @@ async fn statistics_prune_by_comparisons_of_casts() {
         ("key IN (7.0, 8.0)", 2),
         ("key::double BETWEEN 10 AND 20", 11),
         ("time::date = (SELECT min(time)::date FROM times)", 86_399),
+        ("utc::date = '1970-01-03'", 86_400),
+        ("date_trunc('day', time) = '1970-01-03'", 86_400),
+        ("date_trunc('day', utc)::date IN ('1970-01-03', '1970-01-04')", 2 * 86_400),
+        ("date_trunc('hour', time::date) <= '1970-01-01'", 86_399),
+        ("time + INTERVAL '2 hours' < '1970-01-01T03:00:00'", 3_599),
+        ("to_timestamp(key) BETWEEN '1970-01-01T01:00:00' AND '1970-01-01T01:59:59'", 3_600),
+        ("key / 1000 = 5", 1_000),
+        ("left(code, 3) = '005'", 1_000),
+        ("substr(code, 1, 4) IN ('0051', '0052')", 200),
     ] {
         let sql = format!("SELECT key % 2 FROM times WHERE {condition}");
         let found = Found::of(&context, &sql).await;
