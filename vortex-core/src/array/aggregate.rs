@@ -5,15 +5,15 @@
 
 use std::cmp::Ordering;
 
-use arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray};
+use arrow::array::{Array as _, ArrayRef, ArrowPrimitiveType, AsArray as _, BooleanArray};
 use arrow::datatypes::{ArrowNativeType, DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, i256};
 
 use super::{present, values_of};
 use crate::Result;
 use crate::dtype::arrow::data_type;
-use crate::dtype::{DType, PType};
+use crate::dtype::{DType, match_integer};
 use crate::scalar::{Scalar, Value};
-use crate::stats::compute::{Summary, has_bounds};
+use crate::stats::compute::Summary;
 
 /// Aggregates of the rows of an array.
 ///
@@ -117,7 +117,7 @@ impl Aggregate {
         let array = present(ArrayRef::clone(array), &data_type(dtype)?)?;
         let row_count = array.len() as u64;
         let (min, max, nan_count, sum) = match dtype.storage() {
-            _ if !has_bounds(dtype) => (None, None, 0, None),
+            _ if !dtype.is_scalar() => (None, None, 0, None),
             DType::Utf8(_) => {
                 let (min, max) = extremes(array.as_string_view().iter().flatten());
                 (min.map(|text| Value::Utf8(text.into())), max.map(|text| Value::Utf8(text.into())), 0, None)
@@ -158,7 +158,7 @@ impl Aggregate {
             return Self { nan_count: row_count, ..nothing };
         }
         let some = extreme(value.dtype(), value.value().clone()).ok();
-        let some = some.filter(|_| row_count > 0 && has_bounds(value.dtype()));
+        let some = some.filter(|_| row_count > 0 && value.dtype().is_scalar());
         let sum =
             integer(value.value()).and_then(|value| value.checked_mul(i256::from_i128(row_count.into())));
         Self { min: some.clone(), max: some, sum: sum.filter(|_| has_sum(value.dtype())), ..nothing }
@@ -171,7 +171,7 @@ impl Aggregate {
     pub(crate) fn weighted(values: &ArrayRef, dtype: &DType, rows: &[u64]) -> Result<Self> {
         let values = present(ArrayRef::clone(values), &data_type(dtype)?)?;
         // Nested values have nothing to be found, and filtering may reserve far more for them than they take.
-        let found = if has_bounds(dtype) {
+        let found = if dtype.is_scalar() {
             let used = BooleanArray::from_iter(rows.iter().map(|rows| Some(*rows > 0)));
             Self::of(&arrow::compute::filter(&values, &used)?, dtype)?
         } else {
@@ -309,17 +309,11 @@ fn weighted_sum(
             let valid = rows.iter().enumerate().filter(|(at, _)| is_valid(*at) && bits.value(*at));
             Some(i256::from_i128(valid.map(|(_, rows)| i128::from(*rows)).sum()))
         }
-        DType::Primitive(ptype, _) => match ptype {
-            PType::U8 => add::<u8>(values, rows, is_valid),
-            PType::U16 => add::<u16>(values, rows, is_valid),
-            PType::U32 => add::<u32>(values, rows, is_valid),
-            PType::U64 => add::<u64>(values, rows, is_valid),
-            PType::I8 => add::<i8>(values, rows, is_valid),
-            PType::I16 => add::<i16>(values, rows, is_valid),
-            PType::I32 => add::<i32>(values, rows, is_valid),
-            PType::I64 => add::<i64>(values, rows, is_valid),
-            PType::F16 | PType::F32 | PType::F64 => None,
-        },
+        DType::Primitive(ptype, _) => match_integer!(
+            *ptype,
+            |T| add::<<T as ArrowPrimitiveType>::Native>(values, rows, is_valid),
+            else None
+        ),
         _ => match values.data_type() {
             DataType::Decimal32(..) => add::<i32>(values, rows, is_valid),
             DataType::Decimal64(..) => add::<i64>(values, rows, is_valid),
@@ -342,6 +336,7 @@ mod tests {
 
     use super::*;
     use crate::dtype::DecimalType;
+    use crate::dtype::PType;
     use crate::dtype::arrow::from_field;
 
     fn number(ptype: PType) -> DType {

@@ -18,12 +18,7 @@ use crate::{Error, Result};
 /// # Errors
 /// If it is another type.
 pub(crate) fn integer_type(number: i32, what: &str) -> Result<DType> {
-    let ptype = PType::try_from_number(number.into())?;
-    if ptype.is_integer() {
-        Ok(DType::Primitive(ptype, false))
-    } else {
-        Err(Error::corrupt(format!("{what} are {ptype}, not integers")))
-    }
+    type_of(number, what, PType::is_integer, "integers")
 }
 
 /// As [`integer_type`], of a child of unsigned integers.
@@ -31,11 +26,15 @@ pub(crate) fn integer_type(number: i32, what: &str) -> Result<DType> {
 /// # Errors
 /// If it is another type.
 pub(crate) fn unsigned_type(number: i32, what: &str) -> Result<DType> {
+    type_of(number, what, PType::is_unsigned, "unsigned integers")
+}
+
+fn type_of(number: i32, what: &str, fits: fn(PType) -> bool, wanted: &str) -> Result<DType> {
     let ptype = PType::try_from_number(number.into())?;
-    if ptype.is_unsigned() {
+    if fits(ptype) {
         Ok(DType::Primitive(ptype, false))
     } else {
-        Err(Error::corrupt(format!("{what} are {ptype}, not unsigned integers")))
+        Err(Error::corrupt(format!("{what} are {ptype}, not {wanted}")))
     }
 }
 

@@ -233,17 +233,6 @@ impl Context {
     }
 }
 
-/// Whether all rows of a type can be encoded as one scalar for readers of all releases.
-pub(super) fn can_be_constant(dtype: &DType) -> bool {
-    match dtype {
-        DType::Bool(_) | DType::Primitive(..) | DType::Decimal(..) | DType::Utf8(_) | DType::Binary(_) => {
-            true
-        }
-        DType::Extension(extension) => can_be_constant(extension.storage()),
-        _ => false,
-    }
-}
-
 /// Encodes a column with the best scheme, or as `plain` does if that would save too little of the
 /// `decoded` bytes. Schemes whose decoding costs most are last in `schemes`: a better one may make their
 /// estimates, which also cost most, unnecessary.

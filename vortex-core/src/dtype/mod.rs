@@ -220,6 +220,14 @@ impl DType {
         }
     }
 
+    /// Whether values are booleans, numbers, text or byte strings, which are in an order.
+    pub(crate) fn is_scalar(&self) -> bool {
+        matches!(
+            self.storage(),
+            DType::Bool(_) | DType::Primitive(..) | DType::Decimal(..) | DType::Utf8(_) | DType::Binary(_)
+        )
+    }
+
     /// A rough size of one decoded row in bytes, for planning.
     pub(crate) fn row_bytes_hint(&self) -> usize {
         let fields = |fields: &StructType| {

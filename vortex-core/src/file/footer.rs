@@ -63,7 +63,6 @@ pub struct Footer {
     /// The Arrow schema that the file was written from, as stored.
     stored_schema: Option<Box<[u8]>>,
     schema: OnceLock<SchemaRef>,
-    layout_ids: Arc<[Arc<str>]>,
     file_size: u64,
     /// Approximate bytes of what the description becomes in memory.
     parsed_bytes: usize,
@@ -125,7 +124,6 @@ impl Footer {
             user_metadata,
             stored_schema,
             schema: OnceLock::new(),
-            layout_ids: tables.layout_ids,
             file_size: description.file_size,
             parsed_bytes,
             zone_maps: KeptZoneMaps::new(room.min(MIN_ZONE_MAPS + described_bytes * 4)),
@@ -273,11 +271,6 @@ impl Footer {
     /// Ids of the array encodings that the file may use; newer writers also list unused ones.
     pub fn array_ids(&self) -> &[Arc<str>] {
         &self.table.array_ids
-    }
-
-    /// Ids of the layouts the file uses.
-    pub fn layout_ids(&self) -> &[Arc<str>] {
-        &self.layout_ids
     }
 
     /// The whole file, if it is so small that it was read completely when it was opened.

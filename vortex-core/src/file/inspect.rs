@@ -95,7 +95,7 @@ pub struct Examination {
 /// # Errors
 /// If storage fails; damage is part of the result.
 pub async fn examine(source: &dyn ReadAt, options: &OpenOptions) -> Result<Examination> {
-    let limits = options.limits();
+    let limits = &options.limits;
     let file_size = source.len().await?;
     let head = read_exact(source, 0..file_size.min(4)).await?;
     let start = file_size.saturating_sub(LONGEST_END);

@@ -60,10 +60,6 @@ impl OpenOptions {
         self
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
     /// Sets the known encodings and layouts; by default, those [built in](Registry::built_in).
     #[must_use]
     pub fn with_registry(mut self, registry: Registry) -> Self {

@@ -61,6 +61,18 @@ impl ChunkedLayout {
         Ok(Self { dtype, chunks, starts })
     }
 
+    /// A part of all chunks, unless one lacks it or has it in another type: some chunks of nullable structs may lack a
+    /// validity, in files of some releases.
+    fn of_all(&self, of: impl Fn(&LayoutRef) -> Result<Option<LayoutRef>>) -> Result<Option<LayoutRef>> {
+        let parts = self.chunks.iter().map(of).collect::<Result<Option<Vec<_>>>>()?;
+        let Some(parts) = parts else { return Ok(None) };
+        let Some(dtype) = parts.first().map(|part| part.dtype().clone()) else { return Ok(None) };
+        if parts.iter().any(|part| *part.dtype() != dtype) {
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(Self::try_new(dtype, parts)?)))
+    }
+
     /// Chunks that overlap `rows`, each with the part that does.
     fn overlapping(&self, rows: &Range<u64>) -> impl Iterator<Item = (&LayoutRef, Range<u64>)> {
         let first = self.starts.partition_point(|start| *start <= rows.start).saturating_sub(1);
@@ -99,32 +111,11 @@ impl Layout for ChunkedLayout {
     }
 
     fn field(&self, at: usize) -> Result<Option<LayoutRef>> {
-        let mut fields = Vec::with_capacity(self.chunks.len());
-        for chunk in &self.chunks {
-            match chunk.field(at)? {
-                Some(field) => fields.push(field),
-                None => return Ok(None),
-            }
-        }
-        let Some(first) = fields.first() else { return Ok(None) };
-        let dtype = first.dtype().clone();
-        Ok(Some(Arc::new(ChunkedLayout::try_new(dtype, fields)?)))
+        self.of_all(|chunk| chunk.field(at))
     }
 
     fn nulls(&self) -> Result<Option<LayoutRef>> {
-        let mut nulls = Vec::with_capacity(self.chunks.len());
-        for chunk in &self.chunks {
-            match chunk.nulls()? {
-                Some(chunk) => nulls.push(chunk),
-                None => return Ok(None),
-            }
-        }
-        let Some(dtype) = nulls.first().map(|first| first.dtype().clone()) else { return Ok(None) };
-        // Some chunks of nullable structs may lack a validity, in files of some releases.
-        if nulls.iter().any(|chunk| *chunk.dtype() != dtype) {
-            return Ok(None);
-        }
-        Ok(Some(Arc::new(ChunkedLayout::try_new(dtype, nulls)?)))
+        self.of_all(|chunk| chunk.nulls())
     }
 
     fn dictionary_values(&self) -> Option<u64> {

@@ -100,9 +100,8 @@ impl DictLayout {
         };
         // The arrays of other segments would otherwise stay without being charged, as many as there are dictionaries.
         let gives_way = |kept: &Kept| !is_one && kept.others.is_some();
-        let keep = |memory: Option<Reservation>| {
-            let others = || have.held_bytes(&self.values, segment);
-            let others = memory.as_ref().filter(|_| !is_one).map(|memory| memory.take_more(others()));
+        let keep = |memory: Reservation| {
+            let others = (!is_one).then(|| memory.take_more(have.held_bytes(&self.values, segment)));
             let values = Arc::new(SharedValues::new(Arc::clone(&values)).charged_to(memory));
             Arc::new(Kept { layout: Arc::clone(&self.values), values, others })
         };

@@ -105,7 +105,7 @@ pub trait Layout: Debug + Send + Sync + 'static {
     /// # Errors
     /// If a layout below this one is broken.
     fn takes_rounds(&self) -> Result<bool> {
-        any_takes_rounds(self.children()?.into_iter().map(|(_, child)| Ok(child)))
+        self.children()?.iter().try_fold(false, |any, (_, child)| Ok(any || takes_rounds(child)?))
     }
 
     /// Adds the segments that reading `rows` needs and `have` lacks. Further segments may become known
@@ -179,15 +179,6 @@ pub(crate) fn built_in() -> Vec<Arc<dyn LayoutKind>> {
 /// Whether some segments of a layout become known only once others are available.
 pub(crate) fn takes_rounds(layout: &LayoutRef) -> Result<bool> {
     Ok(has_lists(layout.dtype()) && layout.takes_rounds()?)
-}
-
-fn any_takes_rounds(layouts: impl IntoIterator<Item = Result<LayoutRef>>) -> Result<bool> {
-    for layout in layouts {
-        if takes_rounds(&layout?)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// Whether rows of a type hold any number of values of another one.

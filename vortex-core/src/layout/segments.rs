@@ -53,11 +53,11 @@ impl<'a> SegmentSet<'a> {
     /// # Errors
     /// If the segment is not available, or is not an array of that type and length.
     pub fn array(&self, id: SegmentId, dtype: &DType, len: usize) -> Result<EncodedRef> {
-        let lease = self
-            .leases
-            .get(&id)
-            .ok_or_else(|| Error::invalid(format!("segment {} was not requested", id.0)))?;
-        lease.array(dtype, len, self.table)
+        self.lease(id)?.array(dtype, len, self.table)
+    }
+
+    fn lease(&self, id: SegmentId) -> Result<&Lease> {
+        self.leases.get(&id).ok_or_else(|| Error::invalid(format!("segment {} was not requested", id.0)))
     }
 
     /// Bytes held of the segments that a layout refers to, but for one of them.
@@ -71,20 +71,17 @@ impl<'a> SegmentSet<'a> {
 
     /// Data derived from a segment, shared by all holders of the segment: the first that `fits`, or else that which
     /// `make` returns, in place of what `gives_way`. What it decodes later is to be charged to the share that `make`
-    /// receives, if any.
+    /// receives.
     ///
     /// # Errors
-    /// If too many layouts derive data from the segment.
+    /// If the segment is not available, or too many layouts derive data from it.
     pub(crate) fn derived<T: std::any::Any + Send + Sync>(
         &self,
         id: SegmentId,
         fits: impl Fn(&T) -> bool,
         gives_way: impl Fn(&T) -> bool,
-        make: impl FnOnce(Option<Reservation>) -> Arc<T>,
+        make: impl FnOnce(Reservation) -> Arc<T>,
     ) -> Result<Arc<T>> {
-        match self.leases.get(&id) {
-            Some(lease) => lease.derived(fits, gives_way, |memory| make(Some(memory))),
-            None => Ok(make(None)),
-        }
+        self.lease(id)?.derived(fits, gives_way, make)
     }
 }

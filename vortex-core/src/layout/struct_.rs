@@ -7,9 +7,7 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use super::{
-    Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, any_takes_rounds, len_of, masked, nulls,
-};
+use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, len_of, masked, nulls};
 use crate::array::EncodedRef;
 use crate::dtype::{DType, StructType};
 use crate::encodings::struct_::struct_of;
@@ -98,10 +96,6 @@ impl Layout for StructLayout {
 
     fn nulls(&self) -> Result<Option<LayoutRef>> {
         Ok(Some(nulls::layout(self.validity.as_ref(), self.node.row_count())))
-    }
-
-    fn takes_rounds(&self) -> Result<bool> {
-        any_takes_rounds((0..self.fields.len()).map(|at| self.stored_field(at)))
     }
 
     fn request(&self, rows: &Range<u64>, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {

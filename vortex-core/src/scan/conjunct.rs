@@ -8,19 +8,12 @@ use crate::error::ResultExt as _;
 use crate::expr::{Expr, FieldPath};
 use crate::{Error, Result};
 
-/// A conjunct of the filter.
-#[derive(Debug, Clone)]
-pub(super) struct Conjunct {
-    pub(super) expr: Expr,
-    pub(super) columns: Vec<FieldPath>,
-}
-
 /// The conjuncts of the filter of a scan, and the columns that they read.
 ///
 /// # Errors
 /// If a column does not exist or does not fit its constant, or if a dynamic filter or parts in turn are below an OR or
 /// a NOT.
-pub(super) fn resolve(scan: &ScanBuilder) -> Result<(Vec<Conjunct>, HashMap<FieldPath, Column>)> {
+pub(super) fn resolve(scan: &ScanBuilder) -> Result<(Vec<Expr>, HashMap<FieldPath, Column>)> {
     let filter = scan.filter.clone().unwrap_or(Expr::Literal(Some(true)));
     let mut found = HashMap::new();
     let mut conjuncts = Vec::new();
@@ -38,16 +31,14 @@ pub(super) fn resolve(scan: &ScanBuilder) -> Result<(Vec<Conjunct>, HashMap<Fiel
                 "dynamic filters, and parts in turn, must be combined with others by AND only: {expr}"
             )));
         }
-        let columns = expr.columns();
-        for path in columns.iter().chain(&dynamic_columns(expr)) {
-            if !found.contains_key(path) {
-                let column = Column::resolve(scan.file.footer(), path)?;
-                let reads_values = read.contains(path);
-                found.insert(path.clone(), if reads_values { column } else { column.with_nulls_alone()? });
+        for path in expr.columns().into_iter().chain(dynamic_columns(expr)) {
+            if !found.contains_key(&path) {
+                let column = Column::resolve(scan.file.footer(), &path)?;
+                let reads_values = read.contains(&path);
+                found.insert(path, if reads_values { column } else { column.with_nulls_alone()? });
             }
         }
-        let expr = fit_constants(expr.clone(), &found)?;
-        conjuncts.push(Conjunct { expr, columns });
+        conjuncts.push(fit_constants(expr.clone(), &found)?);
     }
     Ok((conjuncts, found))
 }

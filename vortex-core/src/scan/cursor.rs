@@ -37,7 +37,7 @@ impl Cursor {
     /// All splits of a scan.
     pub(super) fn new(plan: &Plan, zone_maps: &ZoneMaps) -> Self {
         let order = plan.best_first.as_ref();
-        if let Some(splits) = order.and_then(|order| order.splits(plan, zone_maps.best_first()?)) {
+        if let Some(splits) = order.and_then(|order| order.splits(plan, zone_maps.of(&order.column)?)) {
             return Cursor::BestFirst(splits);
         }
         let mut first = leading_splits(plan, zone_maps);

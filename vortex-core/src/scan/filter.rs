@@ -77,7 +77,7 @@ impl EvaluatedBy {
 impl Check {
     /// The expression to evaluate: a dynamic filter may have tightened since the split was admitted.
     fn latest(&self, plan: &Plan) -> Expr {
-        let Expr::Dynamic(filter) = &plan.conjuncts[self.at].expr else { return self.expr.clone() };
+        let Expr::Dynamic(filter) = &plan.conjuncts[self.at] else { return self.expr.clone() };
         let readable = |now: &Expr| now.columns().iter().all(|column| self.columns.contains(column));
         let now = filter.current().map(|now| self.by.part_of(&now)).filter(readable);
         now.and_then(|now| fit_constants(now, &plan.filter_columns).ok()).unwrap_or_else(|| self.expr.clone())
@@ -162,8 +162,7 @@ impl Payoffs {
     pub(super) fn checks(&self, plan: &Plan, zone_maps: &ZoneMaps, split: &Split) -> Vec<Check> {
         let mut checks = Vec::new();
         for at in zone_maps.open_conjuncts(split) {
-            let conjunct = &plan.conjuncts[at];
-            match &conjunct.expr {
+            match &plan.conjuncts[at] {
                 Expr::Dynamic(filter) if filter.checks_rows() => {
                     let check = |by| self.dynamic(plan, filter.as_ref(), at, by);
                     checks.extend(EvaluatedBy::BOTH.into_iter().filter_map(check));
@@ -171,7 +170,7 @@ impl Payoffs {
                 Expr::Dynamic(_) => {}
                 expr => checks.push(Check {
                     expr: expr.clone(),
-                    columns: conjunct.columns.clone(),
+                    columns: expr.columns(),
                     at,
                     by: EvaluatedBy::Encoding,
                     probe: false,
@@ -215,7 +214,7 @@ impl Payoffs {
         checks: &[Check],
         have: &SegmentSet<'_>,
     ) -> Result<Mask> {
-        let dynamic = |check: &&Check| matches!(plan.conjuncts[check.at].expr, Expr::Dynamic(_));
+        let dynamic = |check: &&Check| matches!(plan.conjuncts[check.at], Expr::Dynamic(_));
         let again = |check: &Check| Check { probe: false, ..check.clone() };
         let checks: Vec<Check> = checks.iter().filter(dynamic).map(again).collect();
         self.filter(plan, split, &checks, have)

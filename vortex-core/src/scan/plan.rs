@@ -10,7 +10,7 @@ use arrow::datatypes::SchemaRef;
 use super::aggregate::{Known, Totals};
 use super::best_first::{BestFirst, BestRows};
 use super::column::Column;
-use super::conjunct::{self, Conjunct};
+use super::conjunct;
 use super::decode::live_range;
 use super::{RowAccess, ScanBuilder, ScanMetrics, schema};
 use crate::array::Measures;
@@ -51,7 +51,7 @@ pub(super) struct Plan {
     pub(super) schema: SchemaRef,
     pub(super) projection: Vec<Column>,
     /// The conjuncts of the filter.
-    pub(super) conjuncts: Vec<Conjunct>,
+    pub(super) conjuncts: Vec<Expr>,
     /// Columns of the filter, by path.
     pub(super) filter_columns: HashMap<FieldPath, Column>,
     pub(super) rows: RowRanges,
@@ -151,7 +151,7 @@ impl Plan {
     /// As many of the rows of a split that pass its filter as the limit allows of all splits. A dynamic filter may
     /// still reject some of them, and others are wanted then.
     pub(super) fn within_limit(&self, live: Mask) -> Mask {
-        let may_reject = |conjunct: &Conjunct| matches!(conjunct.expr, Expr::Dynamic(_));
+        let may_reject = |conjunct: &Expr| matches!(conjunct, Expr::Dynamic(_));
         match self.limit {
             Some(limit) if self.best_first.is_none() && !self.conjuncts.iter().any(may_reject) => {
                 live.limit(usize::try_from(limit).unwrap_or(usize::MAX))
@@ -341,9 +341,9 @@ fn row_indices(scan: &ScanBuilder, rows: &RowRanges) -> Result<(Option<RowIndice
     Ok((Some(kept.collect()), None))
 }
 
-fn best_first(scan: &ScanBuilder, conjuncts: &[Conjunct]) -> Result<Option<BestFirst>> {
+fn best_first(scan: &ScanBuilder, conjuncts: &[Expr]) -> Result<Option<BestFirst>> {
     let Some((path, options)) = &scan.best_first else { return Ok(None) };
-    let is_dynamic = conjuncts.iter().any(|conjunct| matches!(conjunct.expr, Expr::Dynamic(_)));
+    let is_dynamic = conjuncts.iter().any(|conjunct| matches!(conjunct, Expr::Dynamic(_)));
     let found = if is_dynamic {
         scan.best_rows.clone().unwrap_or_default()
     } else {

@@ -1,10 +1,10 @@
 //! Work that runs in separate tasks and is awaited in the order in which its outcomes are wanted.
 
 use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use futures::StreamExt as _;
+use futures::future::BoxFuture;
 use futures::stream::{FuturesOrdered, FuturesUnordered};
 
 use crate::io::OwnedTask;
@@ -12,8 +12,8 @@ use crate::{Error, Result};
 
 /// Tasks that are running. Dropping them aborts them.
 pub(super) enum Tasks<T> {
-    Ordered(FuturesOrdered<Task<T>>),
-    Unordered(FuturesUnordered<Task<T>>),
+    Ordered(FuturesOrdered<BoxFuture<'static, Result<T>>>),
+    Unordered(FuturesUnordered<BoxFuture<'static, Result<T>>>),
 }
 
 impl<T: Send + 'static> Tasks<T> {
@@ -34,7 +34,7 @@ impl<T: Send + 'static> Tasks<T> {
 
     /// Starts a task, which makes progress whether it is polled or not.
     pub(super) fn start(&mut self, work: impl Future<Output = Result<T>> + Send + 'static) {
-        let task = Task::spawn(work);
+        let task = spawn(work);
         match self {
             Tasks::Ordered(tasks) => tasks.push_back(task),
             Tasks::Unordered(tasks) => tasks.push(task),
@@ -50,23 +50,16 @@ impl<T: Send + 'static> Tasks<T> {
     }
 }
 
-/// A task that is aborted when its owner is dropped.
-pub(super) struct Task<T>(OwnedTask<Result<T>>);
-
-impl<T: Send + 'static> Task<T> {
-    pub(super) fn spawn(work: impl Future<Output = Result<T>> + Send + 'static) -> Self {
-        Self(OwnedTask::spawn(work))
-    }
-}
-
-impl<T> Future for Task<T> {
-    type Output = Result<T>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
-        Poll::Ready(match ready!(Pin::new(&mut self.0).poll(context)) {
+/// Starts a task, which makes progress whether it is polled or not; dropping the future aborts it.
+pub(super) fn spawn<T: Send + 'static>(
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> BoxFuture<'static, Result<T>> {
+    let task = OwnedTask::spawn(work);
+    Box::pin(async move {
+        match task.await {
             Ok(outcome) => outcome,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => Err(Error::External("the runtime is shutting down".into())),
-        })
-    }
+        }
+    })
 }

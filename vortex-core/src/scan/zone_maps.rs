@@ -26,7 +26,7 @@ const MAX_COUNTED: u64 = 1 << 16;
 
 /// What tells whether dynamic filters have tightened; none without any.
 fn generation(plan: &Plan) -> Option<u64> {
-    let filters = plan.conjuncts.iter().filter_map(|conjunct| match &conjunct.expr {
+    let filters = plan.conjuncts.iter().filter_map(|conjunct| match conjunct {
         Expr::Dynamic(filter) => Some(filter.generation()),
         _ => None,
     });
@@ -63,8 +63,6 @@ pub(super) struct ZoneMaps {
     first_verdicts: Option<Vec<Option<Verdict>>>,
     /// Generation of the dynamic filters when they were last checked.
     generation: Option<u64>,
-    /// Zone map of the column whose best rows are read first.
-    best_first: Option<Arc<ZoneMap>>,
 }
 
 impl ZoneMaps {
@@ -77,7 +75,7 @@ impl ZoneMaps {
         zone_maps.generation = generation(plan);
         for conjunct in &plan.conjuncts {
             let rows = &plan.rows;
-            let verdict = if plan.prune { zone_maps.judge(&conjunct.expr, plan, rows)? } else { None };
+            let verdict = if plan.prune { zone_maps.judge(conjunct, plan, rows)? } else { None };
             zone_maps.verdicts.push(verdict);
         }
         if plan.prune {
@@ -99,7 +97,6 @@ impl ZoneMaps {
         });
         let bounded = bounded.map(|(column, _)| column).filter(|_| plan.has_several_splits());
         self.load_columns(plan, plan.filter_columns.values().chain(best_first).chain(bounded)).await?;
-        self.best_first = best_first.and_then(|column| self.maps.get(&column.path).cloned());
         Ok(())
     }
 
@@ -141,7 +138,12 @@ impl ZoneMaps {
 
     /// The zone map of a column of the file.
     pub(super) fn of_field(&self, plan: &Plan, column: &Column) -> Option<&ZoneMap> {
-        column.position_in_file(plan.file.footer()).and_then(|_| self.maps.get(&column.path)).map(Arc::as_ref)
+        column.position_in_file(plan.file.footer()).and_then(|_| self.of(column))
+    }
+
+    /// The zone map of a column, if it has one that was read.
+    pub(super) fn of(&self, column: &Column) -> Option<&ZoneMap> {
+        self.maps.get(&column.path).map(Arc::as_ref)
     }
 
     /// Approximate share of rows that pass the filter, if statistics tell.
@@ -153,12 +155,7 @@ impl ZoneMaps {
             *known.borrow_mut().entry(path.clone()).or_insert_with(of_zones)
         };
         let share = |expr| pruning::expected_share(expr, &span);
-        plan.conjuncts.iter().try_fold(1.0, |all, conjunct| Some(all * share(&conjunct.expr)?))
-    }
-
-    /// The zone map of the column whose best rows are read first.
-    pub(super) fn best_first(&self) -> Option<&ZoneMap> {
-        self.best_first.as_deref()
+        plan.conjuncts.iter().try_fold(1.0, |all, conjunct| Some(all * share(conjunct)?))
     }
 
     /// What is known about a filter without reading rows; `None` if nothing. Of blocks with none of `rows`, anything
@@ -211,10 +208,10 @@ impl ZoneMaps {
         self.generation = generation;
         self.first_verdicts.get_or_insert_with(|| self.verdicts.clone());
         for (at, conjunct) in plan.conjuncts.iter().enumerate() {
-            let (Expr::Dynamic(_), Some(before)) = (&conjunct.expr, &self.verdicts[at]) else { continue };
+            let (Expr::Dynamic(_), Some(before)) = (conjunct, &self.verdicts[at]) else { continue };
             // Blocks are ruled out as a whole, so they are judged as a whole.
             let rows = self.possible(plan, before.start_of_block(from));
-            let now = self.judge(&conjunct.expr, plan, &rows)?;
+            let now = self.judge(conjunct, plan, &rows)?;
             if let (Some(now), Some(before)) = (now, &mut self.verdicts[at]) {
                 plan.metrics.zones_pruned_dynamic.add(before.tighten(now, &rows));
             }

@@ -19,7 +19,7 @@ use super::extreme::{Extreme, Order};
 use super::text_bounds::{MAX_BOUND_BYTES, cut, round_up};
 use super::{FieldStats, Precision, is_float, sum_dtype};
 use crate::array::values_of;
-use crate::dtype::{DType, Meaning, PType};
+use crate::dtype::{DType, PType};
 use crate::kernels::tally::{Integer, tally};
 use crate::scalar::{Scalar, Value};
 
@@ -35,33 +35,9 @@ pub(crate) struct Summary {
     pub(crate) nan_count: u64,
     pub(crate) min: Extreme,
     pub(crate) max: Extreme,
-    /// Sum of integers, booleans or decimals.
-    sum: Option<i128>,
-    order: Order,
-}
-
-/// The statistics of one zone in a zone map.
-#[derive(Debug, Clone)]
-pub(crate) struct Zone {
-    pub(crate) null_count: u64,
-    pub(crate) nan_count: u64,
-    pub(crate) min: Extreme,
-    pub(crate) max: Extreme,
     /// The sum of integers, booleans or unscaled decimals, if there are values and it is known.
     pub(crate) sum: Option<i128>,
-}
-
-/// Whether minimum and maximum of a type are computed.
-pub(crate) fn has_bounds(dtype: &DType) -> bool {
-    match dtype {
-        DType::Bool(_) | DType::Primitive(..) | DType::Decimal(..) | DType::Utf8(_) | DType::Binary(_) => {
-            true
-        }
-        DType::Extension(extension) => {
-            !matches!(extension.meaning(), Meaning::Uuid) && has_bounds(extension.storage())
-        }
-        _ => false,
-    }
+    order: Order,
 }
 
 impl Summary {
@@ -80,7 +56,7 @@ impl Summary {
             sum: None,
             order: Order::Unknown,
         };
-        if null_count == array.len() || !has_bounds(dtype) {
+        if null_count == array.len() || !dtype.is_scalar() {
             return summary;
         }
         summary.with_values(array, dtype.storage())
@@ -277,10 +253,9 @@ impl Summary {
         };
     }
 
-    /// The zone map entry of these rows.
-    pub(crate) fn to_zone(&self) -> Zone {
-        let (null_count, nan_count) = (self.null_count, self.nan_count);
-        Zone { null_count, nan_count, min: self.min.clone(), max: self.max.clone(), sum: self.sum }
+    /// What a zone map states of these rows: not their order, which may take kilobytes.
+    pub(crate) fn without_order(&self) -> Self {
+        Self { min: self.min.clone(), max: self.max.clone(), order: Order::Unknown, ..*self }
     }
 
     /// Merges the summary of these rows with that of the following rows.

@@ -23,6 +23,10 @@ impl WriteLayout {
         Self { id, row_count, metadata: Vec::new(), children, segment: None }
     }
 
+    pub(crate) fn row_count(&self) -> u64 {
+        self.row_count
+    }
+
     pub(crate) fn metadata(mut self, metadata: Vec<u8>) -> Self {
         self.metadata = metadata;
         self

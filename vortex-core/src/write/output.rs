@@ -75,7 +75,7 @@ impl Output {
                 }
                 ColumnPart::Codes(node, rows) => {
                     let segment = self.write_segment(at, &node).await?;
-                    self.leaves[at].codes.push(rows as u64, flat(rows as u64, segment));
+                    self.leaves[at].codes.push(flat(rows as u64, segment));
                 }
                 ColumnPart::Values { node, count, codes_ptype } => {
                     let segment = self.write_segment(at, &node).await?;
@@ -113,7 +113,7 @@ impl Output {
             if let Some(last) = written.open.take() {
                 written.close(last, &leaf.dtype)?;
             }
-            let data = chunked(row_count, std::mem::take(&mut written.chunks));
+            let data = chunked(std::mem::take(&mut written.chunks));
             // For a single zone, the statistics of the file contain the same as a zone table.
             if !leaf.is_visible || written.zones.len() < 2 {
                 layouts.push(data);

@@ -19,31 +19,17 @@ pub(super) struct Written {
     /// Summary of all rows in completed zones: of all rows once the last one is [closed](Self::close).
     pub(super) whole: Option<Summary>,
     /// Chunks of codes whose values are not written yet.
-    pub(super) codes: Codes,
+    pub(super) codes: Vec<WriteLayout>,
     /// Bytes held in memory for later rows.
     pub(super) held_bytes: usize,
     pub(super) summary: ColumnSummary,
 }
 
-/// Chunks of codes, and their total number of rows.
-#[derive(Debug, Default)]
-pub(super) struct Codes {
-    rows: u64,
-    chunks: Vec<WriteLayout>,
-}
-
-impl Codes {
-    pub(super) fn push(&mut self, rows: u64, chunk: WriteLayout) {
-        self.rows += rows;
-        self.chunks.push(chunk);
-    }
-}
-
 impl Written {
     /// Adds the values that the codes written before refer to.
     pub(super) fn end_dictionary(&mut self, values: WriteLayout, codes_ptype: PType) {
-        let Codes { rows, chunks } = std::mem::take(&mut self.codes);
-        let layout = WriteLayout::new(ids::DICT, rows, vec![values, chunked(rows, chunks)]);
+        let codes = chunked(std::mem::take(&mut self.codes));
+        let layout = WriteLayout::new(ids::DICT, codes.row_count(), vec![values, codes]);
         self.chunks.push(layout.metadata(dict_metadata(codes_ptype)));
     }
 
@@ -61,7 +47,7 @@ impl Written {
     }
 
     pub(super) fn close(&mut self, zone: Summary, dtype: &DType) -> Result<()> {
-        self.zones.push(zone.to_zone(), dtype)?;
+        self.zones.push(zone.without_order(), dtype)?;
         self.whole = Some(join(self.whole.take(), zone));
         Ok(())
     }
@@ -80,9 +66,12 @@ pub(super) fn flat(row_count: u64, segment: u32) -> WriteLayout {
 }
 
 /// A chunked layout, or the chunk itself if there is only one.
-pub(super) fn chunked(row_count: u64, chunks: Vec<WriteLayout>) -> WriteLayout {
+pub(super) fn chunked(chunks: Vec<WriteLayout>) -> WriteLayout {
     match <[WriteLayout; 1]>::try_from(chunks) {
         Ok([chunk]) => chunk,
-        Err(chunks) => WriteLayout::new(ids::CHUNKED, row_count, chunks),
+        Err(chunks) => {
+            let row_count = chunks.iter().map(WriteLayout::row_count).sum();
+            WriteLayout::new(ids::CHUNKED, row_count, chunks)
+        }
     }
 }

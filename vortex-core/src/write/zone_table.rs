@@ -15,7 +15,7 @@ use crate::layout::ids;
 use crate::layout::zone_metadata::{self, ZoneColumn, bounded};
 use crate::release::since;
 use crate::scalar::{Value, array_of};
-use crate::stats::compute::{Zone, has_bounds, sum_scalar};
+use crate::stats::compute::{Summary, sum_scalar};
 use crate::stats::extreme::Extreme;
 use crate::stats::{is_float, sum_dtype};
 use crate::wire::WriteNode;
@@ -41,7 +41,7 @@ pub(super) struct ZoneTable {
 /// Zones of a column, packed to take little memory even for many rows.
 #[derive(Debug, Default)]
 pub(super) struct ZoneRows {
-    fresh: Vec<Zone>,
+    fresh: Vec<Summary>,
     packed: Vec<Packed>,
     count: usize,
 }
@@ -78,7 +78,7 @@ impl ZoneRows {
     ///
     /// # Errors
     /// If the type has no Arrow type.
-    pub(super) fn push(&mut self, zone: Zone, dtype: &DType) -> Result<()> {
+    pub(super) fn push(&mut self, zone: Summary, dtype: &DType) -> Result<()> {
         self.fresh.push(zone);
         self.count += 1;
         if self.fresh.len() < FRESH_ZONES { Ok(()) } else { self.pack(dtype) }
@@ -86,10 +86,10 @@ impl ZoneRows {
 
     fn pack(&mut self, dtype: &DType) -> Result<()> {
         let zones = std::mem::take(&mut self.fresh);
-        let count = |of: fn(&Zone) -> u64| -> ArrayRef {
+        let count = |of: fn(&Summary) -> u64| -> ArrayRef {
             Arc::new(UInt64Array::from_iter_values(zones.iter().map(of)))
         };
-        let bounds = |of: fn(&Zone) -> &Extreme| Bounds::new(zones.iter().map(of), dtype);
+        let bounds = |of: fn(&Summary) -> &Extreme| Bounds::new(zones.iter().map(of), dtype);
         self.packed.push(Packed {
             null_counts: count(|zone| zone.null_count),
             nan_counts: count(|zone| zone.nan_count),
@@ -107,7 +107,7 @@ impl ZoneRows {
 }
 
 /// The sums of zones, for types that have sums which do not depend on the order of rows.
-fn sums(zones: &[Zone], dtype: &DType) -> Result<Option<ArrayRef>> {
+fn sums(zones: &[Summary], dtype: &DType) -> Result<Option<ArrayRef>> {
     let Some(to) = sum_dtype(dtype).filter(|_| !is_float(dtype)) else { return Ok(None) };
     let sums = zones.iter().map(|zone| sum_scalar(zone.sum?, dtype)).map(|sum| match sum {
         Some(sum) => sum.value().clone(),
@@ -122,7 +122,7 @@ impl Bounds {
         let flags = |of: fn(&Extreme) -> bool| -> ArrayRef {
             Arc::new(extremes.clone().map(|extreme| Some(of(extreme))).collect::<BooleanArray>())
         };
-        let values = if has_bounds(dtype) {
+        let values = if dtype.is_scalar() {
             let bounds = extremes.clone().map(|extreme| extreme.bound().unwrap_or(&Value::Null));
             array_of(bounds, dtype, &data_type(dtype)?)?
         } else {
@@ -140,7 +140,7 @@ impl Bounds {
 /// Whether bounds of this type are written for readers since `min_reader`.
 pub(super) fn shows_bounds(dtype: &DType, min_reader: Release) -> bool {
     let half = matches!(dtype.storage(), DType::Primitive(PType::F16, _));
-    has_bounds(dtype) && (!half || min_reader >= since::HALF_SCALARS)
+    dtype.is_scalar() && (!half || min_reader >= since::HALF_SCALARS)
 }
 
 impl ZoneTable {

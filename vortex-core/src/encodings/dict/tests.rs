@@ -357,7 +357,7 @@ fn decoded_values_are_charged_as_long_as_they_are_kept() {
     let budget = Budget::new(1 << 20);
     let seven = Tree::new("vortex.constant").buffer(vec![0x18u8, 14]);
     let values = seven.load(&DType::Primitive(PType::I64, false), 1000).unwrap();
-    let values = SharedValues::new(values).charged_to(Some(budget.take_anyway(0)));
+    let values = SharedValues::new(values).charged_to(budget.take_anyway(0));
     for _ in 0..2 {
         values.decoded(&DataType::Int64).unwrap();
         assert_eq!(budget.used(), 8000);

@@ -68,8 +68,8 @@ impl SharedValues {
     }
 
     /// The same values; the memory that they take once they are decoded is charged to `memory`.
-    pub(crate) fn charged_to(self, memory: Option<Reservation>) -> Self {
-        Self { memory, ..self }
+    pub(crate) fn charged_to(self, memory: Reservation) -> Self {
+        Self { memory: Some(memory), ..self }
     }
 
     /// Whether these are the values of an array of the same segment, given its type and length.

@@ -6,7 +6,6 @@ use std::ops::Range;
 use super::ZoneMap;
 use crate::array::{Aggregate, Measures, has_sum, integer};
 use crate::scalar::{Scalar, Value};
-use crate::stats::compute::has_bounds;
 use crate::stats::is_float;
 
 impl ZoneMap {
@@ -24,7 +23,7 @@ impl ZoneMap {
         let has_values = row_count.checked_sub(null_count)?.checked_sub(nan_count)? > 0;
         let mut found = Aggregate::empty(&self.dtype).only(measures);
         (found.row_count, found.null_count, found.nan_count) = (row_count, null_count, nan_count);
-        if measures.has_extremes() && has_bounds(&self.dtype) && has_values {
+        if measures.has_extremes() && self.dtype.is_scalar() && has_values {
             let bounds = self.is_exact.then(|| self.bounds_of(zone, &self.bound_dtype()));
             let (min, max) = bounds.and_then(|(min, max)| Some((extreme(min)?, extreme(max)?)))?;
             if min.compare(&max) == Some(Ordering::Greater) {

@@ -183,11 +183,8 @@ fn aggregate(spec: &AggregateSpec, dtype: &DType) -> Option<ZoneColumn> {
 
 fn is_comparable(dtype: &DType) -> bool {
     match dtype.storage() {
-        DType::Bool(_) | DType::Primitive(..) | DType::Decimal(..) | DType::Utf8(_) | DType::Binary(_) => {
-            true
-        }
         DType::List(element, _) | DType::FixedSizeList(element, _, _) => is_comparable(element),
-        _ => false,
+        other => other.is_scalar(),
     }
 }
 

@@ -109,7 +109,7 @@ impl BestFirst {
     /// wanted that most splits hold some. On remote storage, it would even cost reads: one split after the other would
     /// request its columns.
     pub(super) fn is_useless(&self, plan: &Plan, zone_maps: &ZoneMaps) -> bool {
-        let is_known = || zone_maps.best_first().and_then(|map| self.splits(plan, map)).is_some();
+        let is_known = || zone_maps.of(&self.column).and_then(|map| self.splits(plan, map)).is_some();
         plan.is_remote() && self.found.are_in_most(plan.split_count()) && !is_known()
     }
 
@@ -228,7 +228,7 @@ mod tests {
         let scan = file.scan().with_best_first("number", SortOptions { descending, nulls_first });
         let plan = Plan::new(&scan).unwrap();
         let zone_maps = ZoneMaps::read(&plan).await.unwrap();
-        let mut map = zone_maps.best_first().unwrap().clone();
+        let mut map = zone_maps.of(&plan.best_first.as_ref().unwrap().column).unwrap().clone();
         if !count_nulls {
             map.null_count = Some(UInt64Array::new_null(map.zone_count));
         }

@@ -25,7 +25,7 @@ use super::RowAccess;
 use super::decode::decode_column;
 use super::fetch::{byte_len, lease, missing_bytes, wanted};
 use super::plan::Plan;
-use super::tasks::Task;
+use super::tasks::spawn;
 use crate::array::pieces::Piece;
 use crate::array::row_bytes::copied_bytes;
 use crate::array::{ArrayRef, concat};
@@ -200,7 +200,7 @@ async fn gather_batch(plan: &Arc<Plan>, rows: Arc<[u64]>) -> Result<RecordBatch>
     let tasks = (0..count).step_by(per_task).map(|first| {
         let columns = first..(first + per_task).min(count);
         let all = Portion { columns, rows: Arc::clone(&rows), held: 0, twice: None };
-        Task::spawn(fetch_portion(Arc::clone(plan), all))
+        spawn(fetch_portion(Arc::clone(plan), all))
     });
     let columns: Vec<Vec<ArrayRef>> =
         futures::stream::iter(tasks).buffered(workers * TASKS_PER_WORKER).try_collect().await?;
