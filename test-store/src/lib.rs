@@ -61,6 +61,8 @@ pub struct TestStore {
     pub in_flight: Arc<Count>,
     /// Peak number of these requests.
     pub most_in_flight: Count,
+    /// Requests for bytes made while no other was in progress: as many as rounds, if answers take equally long.
+    pub alone: Count,
     /// Counters of uploads.
     pub uploads: Arc<Uploads>,
     latency: Mutex<Duration>,
@@ -240,6 +242,7 @@ impl ObjectStore for TestStore {
         }
         let now = self.in_flight.add(1);
         self.most_in_flight.0.fetch_max(now, Ordering::SeqCst);
+        self.alone.add(u64::from(now == 1));
         let in_flight = InFlight(Arc::clone(&self.in_flight));
         let latency = *self.latency.lock();
         tokio::time::sleep(latency).await;

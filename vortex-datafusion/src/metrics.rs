@@ -4,6 +4,7 @@
 //! There is one set per partition, never one per file: their number would grow without bound.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use datafusion_physical_plan::metrics::{
@@ -72,6 +73,14 @@ pub(crate) struct ScanCounters {
     counters: Vec<(Of, Count)>,
     times: Vec<(Of, Time)>,
     peak: Gauge,
+    read: Arc<ReadBytes>,
+}
+
+/// Bytes of the files, or ranges of files, that were read to the end, and how many of them were read.
+#[derive(Debug, Default)]
+struct ReadBytes {
+    all: AtomicU64,
+    read: AtomicU64,
 }
 
 impl ScanCounters {
@@ -97,12 +106,21 @@ impl ScanCounters {
                     .with_category(MetricCategory::Bytes)
                     .gauge(PEAK, partition)
             }),
+            read: Arc::default(),
         }
     }
 
-    /// Metrics of the scan of one file; they are added to these when dropped.
-    pub(crate) fn file(&self) -> FileMetrics {
-        FileMetrics { scan: Arc::default(), partition: self.clone() }
+    /// Metrics of the scan of one file of this length, or of a range; they are added to these when dropped.
+    pub(crate) fn file(&self, len: u64) -> FileMetrics {
+        FileMetrics { scan: Arc::default(), len, partition: self.clone() }
+    }
+
+    /// How many bytes of a file of this length are going to be read, as far as those before tell.
+    pub(crate) fn expected_bytes(&self, len: u64) -> u64 {
+        match self.read.all.load(Ordering::Relaxed) {
+            0 => len,
+            all => (len as f64 * self.read.read.load(Ordering::Relaxed) as f64 / all as f64) as u64,
+        }
     }
 
     fn add(&self, scan: &ScanMetrics) {
@@ -122,6 +140,7 @@ impl ScanCounters {
 #[derive(Debug)]
 pub(crate) struct FileMetrics {
     scan: Arc<ScanMetrics>,
+    len: u64,
     partition: ScanCounters,
 }
 
@@ -141,6 +160,8 @@ impl FileMetrics {
 impl Drop for FileMetrics {
     fn drop(&mut self) {
         self.partition.add(&self.scan);
+        self.partition.read.all.fetch_add(self.len, Ordering::Relaxed);
+        self.partition.read.read.fetch_add(self.scan.bytes_read.get(), Ordering::Relaxed);
     }
 }
 
@@ -162,19 +183,21 @@ mod tests {
     fn the_counts_of_files_add_up() {
         let set = ExecutionPlanMetricsSet::new();
         let counters = ScanCounters::new(&set, 0);
+        assert_eq!(counters.expected_bytes(1000), 1000);
         for bytes in [10, 32] {
-            let file = counters.file();
+            let file = counters.file(100);
             file.scan().bytes_read.add(bytes);
         }
         let total = set.clone_inner().sum_by_name("bytes_scanned").unwrap();
         assert_eq!(total.as_usize(), 42);
+        assert_eq!(counters.expected_bytes(1000), 210);
     }
 
     #[test]
     fn the_peak_is_that_of_all_partitions() {
         let set = ExecutionPlanMetricsSet::new();
         for (partition, bytes) in [10, 32, 20].into_iter().enumerate() {
-            ScanCounters::new(&set, partition).file().scan().peak_bytes.add(bytes);
+            ScanCounters::new(&set, partition).file(100).scan().peak_bytes.add(bytes);
         }
         assert_eq!(set.clone_inner().sum_by_name(PEAK).unwrap().as_usize(), 32);
     }

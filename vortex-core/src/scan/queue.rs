@@ -73,17 +73,19 @@ impl SplitQueue {
     }
 
     /// Takes out up to `room` splits to decode: those with rows among the best found or, while there are none of these,
-    /// the first ones. Also requests what others need, even without `room`. If `idle`, nothing is being decoded, so
-    /// that no other work will release memory: what one split needs is requested anyway.
+    /// the first ones. As many as `to_wait` that [wait for rounds](FilteredSplit::waits_for_rounds) need no room. Also
+    /// requests what others need, even without `room`. If `idle`, nothing is being decoded, so that no other work will
+    /// release memory: what one split needs is requested anyway.
     pub(super) fn take(
         &mut self,
         room: usize,
+        to_wait: usize,
         idle: bool,
         recent: &mut Recent,
     ) -> Result<Vec<FilteredSplit>> {
         let best = self.take_best(room, idle, recent)?;
         // The best rows may yet tighten the filter.
-        if self.best_at_work { Ok(best) } else { self.take_first(room, idle, recent) }
+        if self.best_at_work { Ok(best) } else { self.take_first(room, to_wait, idle, recent) }
     }
 
     /// Takes out the rows that are among the best found, of at most `room` splits: they are wanted in any case. On
@@ -131,12 +133,22 @@ impl SplitQueue {
     }
 
     /// Takes out the first splits.
-    fn take_first(&mut self, room: usize, idle: bool, recent: &mut Recent) -> Result<Vec<FilteredSplit>> {
+    fn take_first(
+        &mut self,
+        mut room: usize,
+        mut to_wait: usize,
+        idle: bool,
+        recent: &mut Recent,
+    ) -> Result<Vec<FilteredSplit>> {
         self.request_refused(recent)?;
         let mut taken = Vec::new();
-        while taken.len() < room
-            && let Some(split) = self.pop(idle && taken.is_empty(), recent)?
-        {
+        while let Some(next) = self.splits.front() {
+            let left = if next.waits_for_rounds() && to_wait > 0 { &mut to_wait } else { &mut room };
+            if *left == 0 {
+                break;
+            }
+            *left -= 1;
+            let Some(split) = self.pop(idle && taken.is_empty(), recent)? else { break };
             taken.push(split);
         }
         Ok(taken)
@@ -268,10 +280,10 @@ mod tests {
         let (_plan, mut recent, mut queue) = of_equal_keys().await;
         let all = queue.len();
         assert!(all > 3, "{all} splits");
-        let taken = queue.take(2, true, &mut recent).unwrap();
+        let taken = queue.take(2, 0, true, &mut recent).unwrap();
         assert_eq!(taken.len(), 2);
         assert!(taken.iter().chain(&queue.splits).filter(|split| !split.is_unrequested()).count() >= all);
-        let more = queue.take(1, false, &mut recent).unwrap();
+        let more = queue.take(1, 0, false, &mut recent).unwrap();
         assert_eq!(more.len(), 1);
         assert!(queue.best_at_work);
     }
@@ -281,8 +293,8 @@ mod tests {
         let (plan, mut recent, mut queue) = of_equal_keys().await;
         let memory = &plan.memory;
         let _others = memory.take_anyway(memory.limit() + 1);
-        assert_eq!(queue.take_first(2, true, &mut recent).unwrap().len(), 1);
-        assert!(queue.take_first(1, false, &mut recent).unwrap().is_empty());
-        assert_eq!(queue.take_first(2, true, &mut recent).unwrap().len(), 1);
+        assert_eq!(queue.take_first(2, 0, true, &mut recent).unwrap().len(), 1);
+        assert!(queue.take_first(1, 0, false, &mut recent).unwrap().is_empty());
+        assert_eq!(queue.take_first(2, 0, true, &mut recent).unwrap().len(), 1);
     }
 }

@@ -72,6 +72,8 @@ pub(super) struct DecodedSplit {
     pub(super) rows: Rows,
     /// Segments it used.
     pub(super) leases: Vec<Lease>,
+    /// Whether it [waited for rounds](FilteredSplit::waits_for_rounds) of reads.
+    pub(super) waited: bool,
 }
 
 /// The live rows of a split; none if they were added to totals.
@@ -224,6 +226,11 @@ impl FilteredSplit {
         Some((first, others))
     }
 
+    /// Whether decoding it is mostly to wait for the reads of single rows.
+    pub(super) fn waits_for_rounds(&self) -> bool {
+        self.projection == Projected::RowByRow && self.task.plan.is_remote()
+    }
+
     /// Whether the projected columns are yet to be requested.
     pub(super) fn is_unrequested(&self) -> bool {
         self.projection == Projected::Unrequested
@@ -249,6 +256,7 @@ impl FilteredSplit {
 
     /// Decodes the live rows once their columns have arrived.
     pub(super) async fn decode(self) -> Result<DecodedSplit> {
+        let waited = self.waits_for_rounds();
         let Self { mut task, mut projection, .. } = self;
         let plan = Arc::clone(&task.plan);
         let mut have = SegmentSet::new(plan.table());
@@ -261,7 +269,7 @@ impl FilteredSplit {
             plan.metrics.rows_filtered.add(rejected as u64);
             task.split.live = live;
             if task.split.live.is_none() {
-                return Ok(DecodedSplit { rows: Rows::Decoded(Vec::new()), leases });
+                return Ok(DecodedSplit { rows: Rows::Decoded(Vec::new()), leases, waited });
             }
             if task.reads_singly(&task.missing_projection(&have)?)? {
                 projection = Projected::RowByRow;
@@ -272,7 +280,8 @@ impl FilteredSplit {
             let rows = split.live.indices().into_iter().map(|row| split.rows.start + row as u64);
             let rows: Arc<[u64]> = rows.collect();
             drop(have);
-            return Ok(DecodedSplit { rows: Rows::Decoded(gather::gather(plan, rows).await?), leases });
+            let rows = Rows::Decoded(gather::gather(plan, rows).await?);
+            return Ok(DecodedSplit { rows, leases, waited });
         }
         wait(&plan, &leases).await?;
         have.add(leases);
@@ -290,7 +299,7 @@ impl FilteredSplit {
             Rows::Decoded(decode(&plan, split, &have)?)
         };
         plan.metrics.decode_nanos.add_since(start);
-        Ok(DecodedSplit { rows, leases: have.leases().cloned().collect() })
+        Ok(DecodedSplit { rows, leases: have.leases().cloned().collect(), waited })
     }
 }
 

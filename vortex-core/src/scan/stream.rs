@@ -38,6 +38,10 @@ use crate::{Error, Result};
 const MAX_DECODING: usize = 8;
 const MAX_DECODING_BYTES: u64 = 16 << 20;
 
+/// Splits besides these, or parts of the rows that are wanted by position, whose rows may be fetched individually from
+/// remote storage at once. They mostly wait: each takes a few rounds of reads.
+const MAX_WAITING: usize = 32;
+
 /// Bytes of segments kept per scan for later splits, while the memory is not needed otherwise: reading
 /// them again costs more on remote storage.
 const RECENT_BYTES_LOCAL: usize = 4 << 20;
@@ -103,6 +107,9 @@ struct Scan {
     /// Splits that may be decoded at once; raised with each completed split, up to `most_decoding`.
     allowed_decoding: usize,
     most_decoding: usize,
+    /// How many of them only wait for the reads of single rows, and how many may.
+    waiting: usize,
+    most_waiting: usize,
     ready: Ready,
     /// Segments of completed splits that later ones are likely to need.
     recent: Recent,
@@ -149,6 +156,8 @@ impl Scan {
             decoding: Tasks::new(plan.ordered),
             allowed_decoding: if plan.best_first.is_some() { 1 } else { decoding },
             most_decoding: decoding,
+            waiting: 0,
+            most_waiting: if plan.is_remote() { MAX_WAITING } else { 0 },
             ready: Ready::new(&plan),
             recent: Recent::new(recent, &plan.memory),
             rows_left: plan.limit.unwrap_or(u64::MAX),
@@ -248,6 +257,7 @@ impl Scan {
         self.filtered.clear();
         self.filtering = Tasks::new(false);
         self.decoding = Tasks::new(false);
+        self.waiting = 0;
     }
 
     fn keep_filtered(&mut self, split: FilteredSplit) {
@@ -262,6 +272,7 @@ impl Scan {
 
     fn keep_decoded(&mut self, split: DecodedSplit) -> Result<()> {
         self.recent.keep(split.leases);
+        self.waiting -= usize::from(split.waited);
         self.admission.allow_more();
         self.allowed_decoding = (self.allowed_decoding * 2).min(self.most_decoding);
         if self.plan.best_first.is_some() {
@@ -290,12 +301,12 @@ impl Scan {
 
     /// Starts decoding splits whose rows are known.
     fn decode(&mut self) -> Result<()> {
-        while self.decoding.len() < self.allowed_decoding
+        while self.decoding.len() < self.allowed_decoding.max(self.most_waiting)
             && let Some(rows) = self.single_rows.pop_front()
         {
             let gathered = gather::gather(Arc::clone(&self.plan), rows);
             self.decoding.start(async {
-                Ok(DecodedSplit { rows: Rows::Decoded(gathered.await?), leases: Vec::new() })
+                Ok(DecodedSplit { rows: Rows::Decoded(gathered.await?), leases: Vec::new(), waited: false })
             });
         }
         // The best rows are decoded first, once it is known where they are; several splits at once, to
@@ -307,9 +318,13 @@ impl Scan {
         if self.plan.best_first.is_some() && !self.ready.is_empty() {
             return Ok(());
         }
-        let room = self.allowed_decoding.saturating_sub(self.decoding.len());
-        let splits = self.filtered.take(room, self.decoding.is_empty(), &mut self.recent)?;
-        splits.into_iter().for_each(|split| self.decoding.start(split.decode()));
+        let room = self.allowed_decoding.saturating_sub(self.decoding.len() - self.waiting);
+        let to_wait = self.most_waiting.saturating_sub(self.waiting);
+        let splits = self.filtered.take(room, to_wait, self.decoding.is_empty(), &mut self.recent)?;
+        for split in splits {
+            self.waiting += usize::from(split.waits_for_rounds());
+            self.decoding.start(split.decode());
+        }
         Ok(())
     }
 }

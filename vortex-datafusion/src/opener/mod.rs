@@ -138,6 +138,16 @@ impl OpenerState {
     }
 
     async fn open(&self, file: PartitionedFile) -> Result<Batches> {
+        self.open_beside(&self.best_rows, file).await
+    }
+
+    /// Opens a file before its turn, which may come in another partition, or another execution of the plan: the best
+    /// rows found in it do not count for others.
+    async fn open_early(&self, file: PartitionedFile) -> Result<Batches> {
+        self.open_beside(&best_rows(self.best_first.as_ref()), file).await
+    }
+
+    async fn open_beside(&self, found: &Arc<BestRows>, file: PartitionedFile) -> Result<Batches> {
         let constants = FileConstants::new(&self.table, &file);
         let Outlook::Open(pruner) = self.outlook(&constants, &file)? else { return Ok(nothing()) };
         let entry = self.open_file(&file);
@@ -148,8 +158,8 @@ impl OpenerState {
         let adapted = Adapted::try_new(self, &opened, constants)?;
         let Some(filter) = adapted.filter()? else { return Ok(nothing()) };
         let (leaves, projector) = adapted.projection()?;
-        let metrics = self.metrics.file();
-        let scan = adapted.scan_builder(&leaves, filter).with_metrics(Arc::clone(metrics.scan()));
+        let metrics = self.metrics.file(ahead::len(&file));
+        let scan = adapted.scan_builder(&leaves, filter, found).with_metrics(Arc::clone(metrics.scan()));
         let Some(scan) = self.rows_to_read(scan, &file, opened.row_count())? else { return Ok(nothing()) };
         let aggregated = match &self.aggregation {
             Some(aggregation) => Some(Aggregated::try_new(&adapted, aggregation, &scan)?),
@@ -243,6 +253,11 @@ impl OpenerState {
         };
         open.boxed().shared()
     }
+}
+
+/// None yet of the best rows that are wanted.
+pub(crate) fn best_rows(order: Option<&BestFirst>) -> Arc<BestRows> {
+    Arc::new(order.and_then(|order| order.rows).map_or_else(BestRows::default, BestRows::new))
 }
 
 /// The rows to which the byte range of a file corresponds; `None` for all of them.
@@ -372,7 +387,7 @@ impl<'a> Adapted<'a> {
     }
 
     /// The scan of all rows of the file.
-    fn scan_builder(&self, leaves: &Leaves, filter: Expr) -> ScanBuilder {
+    fn scan_builder(&self, leaves: &Leaves, filter: Expr, found: &Arc<BestRows>) -> ScanBuilder {
         let wanted = self.scan;
         let mut scan = self
             .file
@@ -388,7 +403,7 @@ impl<'a> Adapted<'a> {
             scan = scan.with_row_numbers(ROW_NUMBER);
         }
         if let Some((path, options)) = self.best_first() {
-            scan = scan.with_best_first(path, options).with_best_rows(Arc::clone(&wanted.best_rows));
+            scan = scan.with_best_first(path, options).with_best_rows(Arc::clone(found));
         }
         if let Some(scheduler) = wanted.reading.scheduler() {
             scan = scan.with_scheduler(Arc::clone(scheduler));

@@ -23,14 +23,13 @@ use datafusion_physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use object_store::ObjectStore;
 use tokio::runtime::Handle;
 use vortex_core::io::StorageProfile;
-use vortex_core::scan::BestRows;
 
 use super::VortexSource;
 use crate::aggregation::Aggregation;
 use crate::convert::is_dynamic;
 use crate::memory::ScanMemory;
 use crate::metrics::ScanCounters;
-use crate::opener::{FilePruning, OpenerState, Translations, VortexOpener};
+use crate::opener::{FilePruning, OpenerState, Translations, VortexOpener, best_rows};
 use crate::pushdown::{Sorted, sorted};
 use crate::reading::Reading;
 
@@ -51,10 +50,9 @@ impl FileSource for VortexSource {
             Some(_) => (self.filters.without_hints(), None),
             None => (self.filters.clone(), self.best_first().cloned()),
         };
-        // A query that needs few rows may need none of the next file.
         let few = best_first.is_some() || config.limit.is_some();
-        let ahead =
-            (StorageProfile::of(store.as_ref()).remote && !few).then(|| self.ahead(config, partition));
+        let is_remote = StorageProfile::of(store.as_ref()).remote;
+        let ahead = is_remote.then(|| self.ahead(config, partition, few));
         let outputs = match &self.aggregation {
             Some(aggregation) => aggregation.arguments(),
             None => self.projection.clone(),
@@ -81,9 +79,7 @@ impl FileSource for VortexSource {
                 || config.file_groups.len() == 1,
             late: Handle::try_current()
                 .is_ok_and(|runtime| config.file_groups.len() >= runtime.metrics().num_workers()),
-            best_rows: Arc::new(
-                best_first.as_ref().and_then(|best| best.rows).map_or_else(BestRows::default, BestRows::new),
-            ),
+            best_rows: best_rows(best_first.as_ref()),
             filters,
             best_first,
             reading: Reading::new(self.session.clone(), self.options().clone()),

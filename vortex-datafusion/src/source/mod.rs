@@ -272,15 +272,16 @@ impl VortexSource {
     }
 
     /// The files that a partition may open, in their order. DataFusion 55 decides in the same way whether these
-    /// are the files of all partitions.
-    fn ahead(&self, config: &FileScanConfig, partition: usize) -> Arc<Ahead> {
+    /// are the files of all partitions. If `few` rows are wanted, the first file of each may be enough.
+    fn ahead(&self, config: &FileScanConfig, partition: usize, few: bool) -> Arc<Ahead> {
         let is_shared = self.shares_files && !config.preserve_order && config.output_partitioning.is_none();
         if !is_shared {
             let own = config.file_groups.get(partition).map(FileGroup::files).unwrap_or_default();
-            return Arc::new(Ahead::new(own.to_vec()));
+            return Arc::new(Ahead::new(own.to_vec(), few.then_some(1)));
         }
         let files = config.file_groups.iter().flat_map(FileGroup::iter).cloned();
-        self.ahead.get(|| self.reorder_files(files.collect()))
+        let patience = few.then_some(config.file_groups.len());
+        self.ahead.get(|| Ahead::new(self.reorder_files(files.collect()), patience))
     }
 
     /// The order whose best rows are read first. Without a threshold that tightens, that has no benefit.

@@ -130,6 +130,35 @@ async fn queries_ask_for_few_reads_and_no_more_bytes_than_they_need() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn further_files_are_read_together_once_the_first_rows_are_not_enough() {
+    let (store, context) = session(1, None).await;
+    for file in 0..24 {
+        let rows = format!(
+            "SELECT value AS key, value * value % 1000003 AS mixed FROM generate_series({}, {})",
+            file * 100_000 + 1,
+            (file + 1) * 100_000
+        );
+        copy(&context, &rows, &format!("counting://store/many/{file:02}.vortex")).await;
+    }
+    create(&context, "many", "counting://store/many/").await;
+    store.set_latency(Duration::from_millis(20));
+    for (sql, most) in [
+        ("SELECT mixed FROM many WHERE mixed = 5", 6),
+        ("SELECT mixed FROM many WHERE mixed = 5 LIMIT 1000", 12),
+        ("SELECT key FROM many WHERE mixed = 5 ORDER BY key DESC LIMIT 1000", 18),
+    ] {
+        store.alone.take();
+        run(&context, sql).await;
+        let rounds = store.alone.take();
+        assert!(rounds <= most, "{rounds} rounds of reads: {sql}");
+    }
+    store.take();
+    run(&context, "SELECT mixed FROM many LIMIT 10").await;
+    let (reads, _) = store.take();
+    assert!(reads <= 2, "{reads} reads, for as many partitions");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_read_that_stalls_is_repeated() {
     let (store, context) = session(1, None).await;
     write_large(&context).await;
