@@ -17,8 +17,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::blocking::OwnedTask;
+use super::descriptor::Descriptor;
 use super::recycled::Recycled;
-use super::{READ_ALIGNMENT, ReadAt, StorageProfile, runtime};
+use super::{MemoryFile, READ_ALIGNMENT, ReadAt, StorageProfile, runtime};
 use crate::{Error, Result};
 
 /// Small reads per blocking task: enough to pay for waking a thread, and few enough for a disk to get
@@ -38,8 +39,8 @@ pub struct LocalFile {
 
 #[derive(Debug, Clone)]
 enum Access {
-    Descriptor(Arc<File>),
-    Map(Bytes),
+    Descriptor(Descriptor),
+    Map(MemoryFile),
 }
 
 impl LocalFile {
@@ -57,8 +58,8 @@ impl LocalFile {
             return Err(Error::read(&name, 0..0, what));
         }
         let file = File::open(path.as_ref()).map_err(failed)?;
-        let metadata = file.metadata().map_err(failed)?;
-        Ok(Self { len: metadata.len(), access: Access::Descriptor(Arc::new(file)), name: name.into() })
+        let descriptor = Descriptor::new(file).map_err(failed)?;
+        Ok(Self { len: descriptor.len(), access: Access::Descriptor(descriptor), name: name.into() })
     }
 
     /// Maps a file into memory. This avoids copies, and makes fetching single rows several times as fast,
@@ -74,11 +75,19 @@ impl LocalFile {
     #[expect(unsafe_code, reason = "a mapped file could change; the caller rules that out")]
     pub unsafe fn map(path: impl AsRef<Path>) -> Result<Self> {
         let opened = Self::open(path)?;
-        let Access::Descriptor(file) = &opened.access else { return Ok(opened) };
+        let Access::Descriptor(Descriptor { file, .. }) = &opened.access else { return Ok(opened) };
         // SAFETY: the caller promises that the file does not change while mapped.
         let map = unsafe { memmap2::Mmap::map(file.as_ref()) }
             .map_err(|error| Error::read(&opened.name, 0..opened.len, error))?;
-        Ok(Self { access: Access::Map(Bytes::from_owner(map)), ..opened })
+        Ok(Self { access: Access::Map(MemoryFile::new(Bytes::from_owner(map))), ..opened })
+    }
+
+    /// What was read, unless the file has changed.
+    fn unchanged<T>(&self, file: &Descriptor, range: Range<u64>, outcome: Result<T>) -> Result<T> {
+        if file.is_changed() {
+            return Err(Error::read(&self.name, range, "the file was written while it was read"));
+        }
+        outcome
     }
 }
 
@@ -144,10 +153,11 @@ fn fill_at(file: &File, bytes: &mut [u8], position: u64) -> std::io::Result<()> 
 }
 
 /// Reads `range` of an open file if the operating system has it in memory, so that the read does not
-/// block.
-pub(super) fn read_at_hand(file: &File, range: &Range<u64>) -> Option<Bytes> {
+/// block, and if the file has not changed.
+pub(super) fn read_at_hand(file: &Descriptor, range: &Range<u64>) -> Option<Bytes> {
     let mut buffer = Recycled::of_len(usize::try_from(range.end.checked_sub(range.start)?).ok()?);
-    fill_at_hand(file, buffer.as_mut(), range.start).then(|| buffer.into_bytes())
+    let is_there = fill_at_hand(&file.file, buffer.as_mut(), range.start) && !file.is_changed();
+    is_there.then(|| buffer.into_bytes())
 }
 
 /// Fills `bytes` from a position of an open file if that does not block.
@@ -177,9 +187,9 @@ fn fill_at_hand(_file: &File, _bytes: &mut [u8], _position: u64) -> bool {
 }
 
 /// Runs a blocking read on a thread where it does not hold up other tasks.
-pub(super) async fn read_blocking(file: Arc<File>, name: &str, range: Range<u64>) -> Result<Bytes> {
+pub(super) async fn read_blocking(file: &Descriptor, name: &str, range: Range<u64>) -> Result<Bytes> {
     let task = {
-        let range = range.clone();
+        let (file, range) = (Arc::clone(&file.file), range.clone());
         OwnedTask::spawn_blocking(&runtime()?, move || read_exact_at(&file, &range))
     };
     match task.await {
@@ -191,7 +201,8 @@ pub(super) async fn read_blocking(file: Arc<File>, name: &str, range: Range<u64>
 
 /// Makes many small reads. Those that have to wait for the disk run where they do not hold up other
 /// tasks.
-pub(super) async fn read_many(file: &Arc<File>, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
+pub(super) async fn read_many(file: &Descriptor, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
+    let file = &file.file;
     let first = &ranges[..ranges.len().min(READS_AT_HAND)];
     let mut pieces = read_pieces(name, first, |bytes, position| Ok(fill_at_hand(file, bytes, position)))?;
     let (rest, runtime) = (&ranges[pieces.len()..], runtime()?);
@@ -220,31 +231,36 @@ impl ReadAt for LocalFile {
 
     async fn read(&self, range: Range<u64>) -> Result<Bytes> {
         match &self.access {
-            Access::Descriptor(file) => read_blocking(Arc::clone(file), &self.name, range).await,
-            Access::Map(bytes) => super::MemoryFile::new(bytes.clone()).read(range).await,
+            Access::Descriptor(file) => {
+                let bytes = read_blocking(file, &self.name, range.clone()).await;
+                self.unchanged(file, range, bytes)
+            }
+            Access::Map(bytes) => bytes.read(range).await,
         }
     }
 
     fn at_hand(&self, range: &Range<u64>) -> Option<Bytes> {
         match &self.access {
             Access::Descriptor(file) => read_at_hand(file, range),
-            Access::Map(bytes) => super::MemoryFile::new(bytes.clone()).at_hand(range),
+            Access::Map(bytes) => bytes.at_hand(range),
         }
     }
 
     fn contents(&self) -> Option<Bytes> {
         match &self.access {
             Access::Descriptor(_) => None,
-            Access::Map(bytes) => Some(bytes.clone()),
+            Access::Map(bytes) => bytes.contents(),
         }
     }
 
     async fn read_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
-        let file = match &self.access {
-            Access::Descriptor(file) => file,
-            Access::Map(bytes) => return super::MemoryFile::new(bytes.clone()).read_many(ranges).await,
-        };
-        read_many(file, &self.name, ranges).await
+        match &self.access {
+            Access::Descriptor(file) => {
+                let pieces = read_many(file, &self.name, ranges).await;
+                self.unchanged(file, ranges.first().cloned().unwrap_or_default(), pieces)
+            }
+            Access::Map(bytes) => bytes.read_many(ranges).await,
+        }
     }
 
     fn profile(&self) -> StorageProfile {

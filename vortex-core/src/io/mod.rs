@@ -11,6 +11,7 @@ mod blocking;
 mod cause;
 mod coalesce;
 mod delivery;
+mod descriptor;
 mod late;
 mod local;
 mod memory;

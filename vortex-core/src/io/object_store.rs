@@ -1,6 +1,5 @@
 //! Files in any object store.
 
-use std::fs::File;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -13,6 +12,7 @@ use futures::stream::BoxStream;
 use object_store::{GetOptions, GetRange, GetResult, GetResultPayload, ObjectMeta, ObjectStore};
 use parking_lot::Mutex;
 
+use super::descriptor::Descriptor;
 use super::local::{read_at_hand, read_blocking, read_many};
 use super::names::object_name;
 use super::{BlockCache, CachedFile, ReadAt, StorageProfile, StoreId, read_each};
@@ -24,12 +24,12 @@ use crate::{Error, Result};
 /// of answers are compared as well; if there are none, times, which have seconds.
 ///
 /// A store that serves local files returns an open descriptor with its first answer; later reads use that
-/// descriptor, without an open and a stat for each.
+/// descriptor, without an open for each. They are errors once the file has been written.
 #[derive(Debug)]
 pub struct ObjectFile {
     store: Arc<dyn ObjectStore>,
     meta: ObjectMeta,
-    descriptor: OnceLock<Arc<File>>,
+    descriptor: OnceLock<Descriptor>,
     first: FirstAnswer,
     /// The last bytes of the object, until a read takes them.
     end: Mutex<Option<Bytes>>,
@@ -124,7 +124,7 @@ pub(super) fn store_name(store: &Arc<dyn ObjectStore>) -> String {
 /// The answer of a store to a request.
 enum Answer {
     /// An open file to read from.
-    Local(Arc<File>),
+    Local(Descriptor),
     Remote(GetResult),
 }
 
@@ -219,7 +219,7 @@ impl ObjectFile {
 
     async fn get(&self, range: &Range<u64>) -> Result<Answer> {
         if let Some(file) = self.descriptor.get() {
-            return Ok(Answer::Local(Arc::clone(file)));
+            return Ok(Answer::Local(file.clone()));
         }
         // A weak e-tag matches nothing here, not even itself (RFC 9110, 13.1.1): answers are compared below.
         let if_match = self.meta.e_tag.clone().filter(|tag| !tag.starts_with("W/"));
@@ -241,8 +241,10 @@ impl ObjectFile {
             return Err(Error::read(self.name(), range.clone(), message));
         }
         if let GetResultPayload::File(file, _) = result.payload {
+            let file =
+                Descriptor::new(file).map_err(|error| Error::read(self.name(), range.clone(), error))?;
             // A concurrent reader may have set its descriptor first; either one will do.
-            return Ok(Answer::Local(Arc::clone(self.descriptor.get_or_init(|| Arc::new(file)))));
+            return Ok(Answer::Local(self.descriptor.get_or_init(|| file).clone()));
         }
         Ok(Answer::Remote(result))
     }
@@ -250,21 +252,33 @@ impl ObjectFile {
     /// Compares an answer with the size that was listed, and with the first answer: e-tags are not always written alike
     /// in lists, and table formats may take times from a log.
     fn check_unchanged(&self, found: &ObjectMeta) -> std::result::Result<(), object_store::Error> {
-        // The class of what a store answers that compares e-tags itself.
-        let replaced = |how: String| object_store::Error::Precondition {
-            path: self.meta.location.to_string(),
-            source: format!("the object was replaced{how}").into(),
-        };
         if found.size != self.meta.size {
             let (now, before) = (found.size, self.meta.size);
-            return Err(replaced(format!(": it has {now} bytes, not {before}")));
+            return Err(self.replaced(&format!(": it has {now} bytes, not {before}")));
         }
         let version = Version::of(found);
         if *self.first.0.version.get_or_init(|| version.clone()) != version {
             self.first.0.is_contradicted.store(true, Ordering::Relaxed);
-            return Err(replaced(format!(" while it was read, at {}", found.last_modified)));
+            return Err(self.replaced(&format!(" while it was read, at {}", found.last_modified)));
         }
         Ok(())
+    }
+
+    /// An error of the class of what a store answers that compares e-tags itself.
+    fn replaced(&self, how: &str) -> object_store::Error {
+        object_store::Error::Precondition {
+            path: self.meta.location.to_string(),
+            source: format!("the object was replaced{how}").into(),
+        }
+    }
+
+    /// What was read of the open file, unless somebody has written into it.
+    fn unchanged<T>(&self, file: &Descriptor, range: &Range<u64>, outcome: Result<T>) -> Result<T> {
+        if file.is_changed() {
+            self.first.0.is_contradicted.store(true, Ordering::Relaxed);
+            return Err(self.failed(range, self.replaced(" while it was read: its file was written")));
+        }
+        outcome
     }
 
     fn failed(&self, range: &Range<u64>, error: object_store::Error) -> Error {
@@ -290,7 +304,10 @@ impl ReadAt for ObjectFile {
             return Ok(bytes);
         }
         let result = match self.get(&range).await? {
-            Answer::Local(file) => return read_blocking(file, self.name(), range).await,
+            Answer::Local(file) => {
+                let bytes = read_blocking(&file, self.name(), range.clone()).await;
+                return self.unchanged(&file, &range, bytes);
+            }
             Answer::Remote(result) => result,
         };
         let bytes = result.bytes().await.map_err(|error| self.failed(&range, error))?;
@@ -308,7 +325,8 @@ impl ReadAt for ObjectFile {
         }
         match self.get(&range).await? {
             Answer::Local(file) => {
-                let bytes = read_blocking(file, self.name(), range).await?;
+                let bytes = read_blocking(&file, self.name(), range.clone()).await;
+                let bytes = self.unchanged(&file, &range, bytes)?;
                 Ok(futures::stream::once(async move { Ok(bytes) }).boxed())
             }
             Answer::Remote(result) => {
@@ -332,7 +350,10 @@ impl ReadAt for ObjectFile {
             rest = others;
         }
         pieces.append(&mut match self.descriptor.get() {
-            Some(file) => read_many(file, self.name(), rest).await?,
+            Some(file) => {
+                let read = read_many(file, self.name(), rest).await;
+                self.unchanged(file, &rest.first().cloned().unwrap_or_default(), read)?
+            }
             None => read_each(self, rest).await?,
         });
         Ok(pieces)
