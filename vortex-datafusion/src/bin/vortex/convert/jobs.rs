@@ -17,14 +17,16 @@ use super::arguments::Arguments;
 use super::copies::readable;
 use super::destination::Destination;
 use super::find::Found;
-use super::input::{Reader, Rows, Wanted};
+use super::input::{Reader, Rows, Wanted, are_local};
 use super::output::{Form, Outputs, Target};
 use super::text_form::{is_read_as, renamed};
 use crate::failure::{Failure, Failures, Outcome};
 use crate::formats::Format;
 
-/// Number of small files that are converted at once, into a file each, and the bytes up to which files are small.
-const AT_ONCE: usize = 4;
+/// Number of small files that are converted at once, into a file each: more if they are in an object store. And the
+/// bytes up to which files are small.
+const AT_ONCE_LOCAL: usize = 4;
+const AT_ONCE_REMOTE: usize = 16;
 const SMALL_BYTES: u64 = 4 << 20;
 
 /// The conversion of some files into one target.
@@ -44,9 +46,11 @@ pub(super) async fn run_jobs(
     options: &WriteOptions,
 ) -> Outcome {
     let (job_count, done, has_ended) = (jobs.len(), AtomicUsize::new(0), AtomicBool::new(false));
-    let permits = Semaphore::new(AT_ONCE);
+    let is_local = jobs.iter().all(|job| are_local(&job.files));
+    let at_once = if is_local { AT_ONCE_LOCAL } else { AT_ONCE_REMOTE };
+    let permits = Semaphore::new(at_once);
     let runs = jobs.iter().map(|job| async {
-        let wanted = if job.is_small() { 1 } else { AT_ONCE };
+        let wanted = if job.is_small() { 1 } else { at_once };
         let _permits = permits.acquire_many(wanted as u32).await;
         // Conversions that have begun are completed, so that the message counts them.
         if has_ended.load(Ordering::Relaxed) {
@@ -69,7 +73,7 @@ pub(super) async fn run_jobs(
         outcome
     });
     let mut failures = Failures::among(job_count);
-    let outcome = stream::iter(runs).buffered(AT_ONCE).fold(Ok(()), |before: Outcome, outcome| {
+    let outcome = stream::iter(runs).buffered(at_once).fold(Ok(()), |before: Outcome, outcome| {
         let outcome = match outcome {
             Err(failure) if arguments.keep_going => failures.report(failure),
             outcome => outcome,

@@ -13,12 +13,15 @@ use vortex_core::scan::{BatchStream, ScanBuilder};
 use vortex_datafusion::recorded_order;
 
 use super::find::Found;
-use super::input::{Rows, Wanted};
+use super::input::{Rows, Wanted, are_local};
 use crate::failure::{Failure, Outcome};
 use crate::stores::Stores;
 
 /// Number of descriptions read at the same time.
-const READS: usize = 16;
+const READS: usize = 32;
+/// Files in object stores whose first rows are read before their turn, unless the files have more bytes on average.
+const AHEAD: usize = 16;
+const AHEAD_BYTES: u64 = 4 << 20;
 /// Bytes of descriptions that are kept until the rows of their files are read. Those of further files are read again.
 const MAX_KEPT: usize = 64 << 20;
 
@@ -110,14 +113,18 @@ pub(super) async fn scan(stores: &Stores, files: &[Found], wanted: &Wanted<'_>) 
         _ => None,
     };
     let columns = wanted.columns.map(<[String]>::to_vec);
-    // A scan starts when the preceding one has ended.
-    let batches = stream::iter(described).then(move |file| {
+    let bytes: u64 = described.iter().map(|file| file.meta.size).sum();
+    let is_short = bytes / described.len() as u64 <= AHEAD_BYTES;
+    let at_once = if is_short && !are_local(files) { AHEAD } else { 1 };
+    let batches = stream::iter(described).map(move |file| {
         let columns = columns.clone();
         async move {
-            let batches = file.stream(columns.as_deref()).await?;
+            let mut batches = file.stream(columns.as_deref()).await?;
+            let first = batches.next().await;
+            let batches = stream::iter(first).chain(batches);
             Ok::<_, Failure>(batches.map_err(move |error| Failure::at(&file.name, error)))
         }
     });
-    let batches = batches.try_flatten().boxed();
+    let batches = batches.buffered(at_once).try_flatten().boxed();
     Ok(Some(Rows { schema, count: Some(count), order, batches }))
 }
