@@ -9,7 +9,7 @@ use super::cursor::{Cursor, Next};
 use super::fetch::{LeaseRequest, Recent, SplitNeeds};
 use super::filter::Payoffs;
 use super::plan::Plan;
-use super::split::{FilteredSplit, SplitTask};
+use super::split::{FilteredSplit, ROUND_TRIP_BYTES, SplitTask};
 use super::zone_maps::ZoneMaps;
 use crate::Result;
 use crate::io::Urgency;
@@ -144,12 +144,13 @@ impl Admission {
         let request = LeaseRequest::new(&self.plan);
         let mut batch = Batch { splits: Vec::new(), request, idle: at_work == 0 };
         let answered = self.answered;
-        while at_work + batch.splits.len() < self.allowed
+        while (at_work + batch.splits.len() < self.allowed || self.costs_no_more(at_work, &batch))
             && !self.has_answered_many(answered)
             && best.is_none_or(|best| self.cursor.may_hold_better(&self.plan, best))
             && self.admit_next(&mut batch, recent)?
         {}
         self.is_paused = self.has_answered_many(answered);
+        self.allowed = self.allowed.max(at_work + batch.splits.len());
         let requested = batch.request.send()?;
         self.plan.metrics.splits_scanned.add(batch.splits.len() as u64);
         let admitted = batch.splits.into_iter().map(|(mut split, ids)| {
@@ -157,6 +158,14 @@ impl Admission {
             split
         });
         Ok(admitted.collect())
+    }
+
+    /// Whether a split below a limit may be admitted although those before it may be enough: on remote storage, reading
+    /// the columns of the filter takes as long for many splits as for one, as long as they are short.
+    fn costs_no_more(&self, at_work: usize, batch: &Batch) -> bool {
+        self.plan.requests_within_limit()
+            && at_work + batch.splits.len() < self.most
+            && batch.request.byte_len() < ROUND_TRIP_BYTES
     }
 
     /// Whether many splits have been answered by statistics since there were so many of them.

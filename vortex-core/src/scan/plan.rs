@@ -165,6 +165,12 @@ impl Plan {
         self.best_first.is_some() || (self.limit.is_some() && !self.conjuncts.is_empty())
     }
 
+    /// Whether projected columns are requested only of as many rows as the limit allows, in the order in which their
+    /// splits are filtered: on remote storage, many splits are filtered at once.
+    pub(super) fn requests_within_limit(&self) -> bool {
+        self.remote && self.stops_early() && self.best_first.is_none()
+    }
+
     /// The segments of the file.
     pub(super) fn table(&self) -> &SegmentTable {
         &self.file.footer().table

@@ -17,11 +17,14 @@ pub(super) struct SplitQueue {
     splits: VecDeque<FilteredSplit>,
     /// Whether rows are being decoded that are among the best found.
     best_at_work: bool,
+    /// Rows that the limit still allows, not counting those taken out.
+    rows_left: u64,
 }
 
 impl SplitQueue {
     pub(super) fn new(plan: &Arc<Plan>) -> Self {
-        Self { plan: Arc::clone(plan), splits: VecDeque::new(), best_at_work: false }
+        let rows_left = plan.limit.unwrap_or(u64::MAX);
+        Self { plan: Arc::clone(plan), splits: VecDeque::new(), best_at_work: false, rows_left }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -132,7 +135,8 @@ impl SplitQueue {
         Ok(splits)
     }
 
-    /// Takes out the first splits.
+    /// Takes out the first splits, as far as the limit needs them; if `idle`, those taken out before had fewer rows
+    /// than they promised.
     fn take_first(
         &mut self,
         mut room: usize,
@@ -140,7 +144,7 @@ impl SplitQueue {
         idle: bool,
         recent: &mut Recent,
     ) -> Result<Vec<FilteredSplit>> {
-        self.request_refused(recent)?;
+        self.request_waiting(recent)?;
         let mut taken = Vec::new();
         while let Some(next) = self.splits.front() {
             let left = if next.waits_for_rounds() && to_wait > 0 { &mut to_wait } else { &mut room };
@@ -148,28 +152,42 @@ impl SplitQueue {
                 break;
             }
             *left -= 1;
-            let Some(split) = self.pop(idle && taken.is_empty(), recent)? else { break };
+            let idle = idle && taken.is_empty();
+            if self.rows_left == 0 && !idle {
+                break;
+            }
+            let Some(split) = self.pop(idle, recent)? else { break };
+            self.rows_left = self.rows_left.saturating_sub(split.row_count());
             taken.push(split);
         }
         Ok(taken)
     }
 
-    /// Requests what splits need that were refused memory for it when they were filtered, as far as there is memory
-    /// now: all at once, so that they share reads. If rows are read best first, it is requested only for the best.
-    fn request_refused(&mut self, recent: &mut Recent) -> Result<()> {
+    /// Requests what splits need that were refused memory for it when they were filtered, or [wait for their
+    /// turn](Plan::requests_within_limit), as far as there is memory now and the limit needs them: all at once, so that
+    /// they share reads. If rows are read best first, it is requested only for the best.
+    fn request_waiting(&mut self, recent: &mut Recent) -> Result<()> {
         if self.plan.best_first.is_some() {
             return Ok(());
         }
-        let (mut refused, mut request) = (Vec::new(), LeaseRequest::new(&self.plan));
-        for split in self.splits.iter_mut().filter(|split| split.is_unrequested()) {
+        let (mut waiting, mut request) = (Vec::new(), LeaseRequest::new(&self.plan));
+        let mut rows_left = self.rows_left;
+        for split in &mut self.splits {
+            if rows_left == 0 {
+                break;
+            }
+            rows_left = rows_left.saturating_sub(split.row_count());
+            if !split.is_unrequested() {
+                continue;
+            }
             let ids = split.missing()?;
             if !request.add(&split.needs(&ids, false), recent)? {
                 break;
             }
-            refused.push((split, ids));
+            waiting.push((split, ids));
         }
         let requested = request.send()?;
-        refused.into_iter().for_each(|(split, ids)| split.hold(&requested, &ids));
+        waiting.into_iter().for_each(|(split, ids)| split.hold(&requested, &ids));
         Ok(())
     }
 
@@ -249,6 +267,35 @@ mod tests {
         let splits = metrics.splits_scanned.get();
         let alone = remote.alone.load(Ordering::SeqCst);
         assert!(alone * 2 < splits, "{alone} rounds of reads for {splits} splits");
+    }
+
+    #[tokio::test]
+    async fn below_a_limit_short_filters_are_read_together_and_other_columns_as_far_as_it_needs() {
+        let mut next = random(3);
+        // Each of 32 splits has half a mebibyte of numbers that nothing can compress, and ten rows that pass.
+        let mut batch = |_| {
+            let numbers = Int64Array::from_iter_values((0..1 << 16).map(|_| next() as i64));
+            let passes = Int64Array::from_iter_values((0..1 << 16).map(|row| i64::from(row % 6_500 == 99)));
+            RecordBatch::try_from_iter([
+                ("passes", Arc::new(passes) as ArrayRef),
+                ("number", Arc::new(numbers) as ArrayRef),
+            ])
+            .unwrap()
+        };
+        let remote = remote((0..32).map(&mut batch)).await;
+        let file = VortexFile::open(Arc::clone(&remote) as _).await.unwrap();
+        let segments = |rows: u64| rows.div_ceil(11) * (1 << 19);
+        for limit in [3, 30, 300] {
+            let scan = file.scan().with_filter(column("passes").eq(1)).with_limit(limit);
+            let scan = scan.with_row_access(crate::scan::RowAccess::Segments);
+            let metrics = Arc::clone(scan.metrics());
+            remote.alone.store(0, Ordering::SeqCst);
+            let batches: Vec<RecordBatch> = scan.into_stream().unwrap().try_collect().await.unwrap();
+            assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>() as u64, limit);
+            let (bytes, alone) = (metrics.bytes_read.get(), remote.alone.load(Ordering::SeqCst));
+            assert!(bytes < segments(limit) + (1 << 20), "{bytes} bytes for {limit} rows");
+            assert!(alone <= 4, "{alone} rounds for {limit} rows");
+        }
     }
 
     /// The filtered splits of a remote file that is read best first: all of them hold more rows with the least key than

@@ -25,7 +25,7 @@ use crate::layout::SegmentSet;
 use crate::segments::{Lease, SegmentId};
 
 /// Approximately the bytes a remote store delivers in the time a request waits for its first byte.
-const ROUND_TRIP_BYTES: u64 = 1 << 20;
+pub(super) const ROUND_TRIP_BYTES: u64 = 1 << 20;
 /// Projected columns are requested before the filter is evaluated if their bytes are less than one part
 /// in this many of the bytes requested anyway.
 const SHARE_ASKED_EARLY: u64 = 32;
@@ -59,7 +59,7 @@ pub(super) struct FilteredSplit {
 /// How the projected columns of a split are fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Projected {
-    /// They are yet to be requested, if memory allows. If rows are read best first, the filter may have tightened when
+    /// They are yet to be requested, if memory and the limit allow. If rows are read best first, the filter may have tightened when
     /// the split is decoded, so they usually are requested only then.
     Unrequested,
     Requested,
@@ -201,6 +201,8 @@ impl SplitTask {
             } else if want.is_empty() {
                 // If the limit is exceeded already, even a reservation of no bytes is refused.
                 projection = Projected::Requested;
+            } else if plan.requests_within_limit() {
+                // In its turn.
             } else if let Some(memory) = plan.memory.take(missing_bytes(&plan, &want)?) {
                 have.add(lease(&plan, &want, |_| Urgency::projection(self.number), memory)?);
                 projection = Projected::Requested;
@@ -224,6 +226,11 @@ impl FilteredSplit {
         let mut first = self.clone();
         first.task.split.live = wanted;
         Some((first, others))
+    }
+
+    /// Number of its rows that pass the filter.
+    pub(super) fn row_count(&self) -> u64 {
+        self.task.split.live.true_count() as u64
     }
 
     /// Whether decoding it is mostly to wait for the reads of single rows.

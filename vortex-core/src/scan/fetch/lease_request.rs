@@ -68,6 +68,11 @@ impl LeaseRequest {
         Ok(true)
     }
 
+    /// Bytes of the segments that were not there, or under way, before.
+    pub(in crate::scan) fn byte_len(&self) -> u64 {
+        self.memory.bytes_of(&self.plan.memory).unwrap_or(0)
+    }
+
     /// Requests all of them.
     pub(in crate::scan) fn send(self) -> Result<LeasedSegments> {
         let ids: Vec<SegmentId> = self.urgencies.keys().copied().collect();
