@@ -66,6 +66,7 @@ pub struct TestStore {
     /// Counters of uploads.
     pub uploads: Arc<Uploads>,
     latency: Mutex<Duration>,
+    listing_time: Mutex<Duration>,
     piece_len: AtomicUsize,
     piece_time: Mutex<Duration>,
     plan: Mutex<Option<Plan>>,
@@ -123,6 +124,11 @@ impl TestStore {
     /// The numbers of requests for bytes and of bytes since the last call.
     pub fn take(&self) -> (u64, u64) {
         (self.reads.take(), self.bytes.take())
+    }
+
+    /// Sets how long listings take from now on; they tell what there is at their start.
+    pub fn set_listing_time(&self, time: Duration) {
+        *self.listing_time.lock() = time;
     }
 
     /// Sets the time that each request for bytes waits for its answer from now on.
@@ -314,8 +320,17 @@ impl ObjectStore for TestStore {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        let dated = self.dated();
-        self.inner.list(prefix).map(move |meta| meta.map(&dated)).boxed()
+        let (dated, time) = (self.dated(), *self.listing_time.lock());
+        let listed = self.inner.list(prefix).map(move |meta| meta.map(&dated));
+        if time.is_zero() {
+            return listed.boxed();
+        }
+        let listed = futures::FutureExt::now_or_never(listed.collect::<Vec<_>>()).unwrap_or_default();
+        let later = async move {
+            tokio::time::sleep(time).await;
+            futures::stream::iter(listed)
+        };
+        futures::FutureExt::flatten_stream(later).boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {

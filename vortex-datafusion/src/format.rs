@@ -38,7 +38,8 @@ pub(crate) const EXTENSION: &str = "vortex";
 /// Vortex files in DataFusion.
 ///
 /// The format keeps the statistics of files in DataFusion's cache for them. A listing table that is created with that
-/// cache (`with_cache`, `register_listing_table`) keeps them there a second time; a limit for one copy is then too low.
+/// cache (`with_cache`, `register_listing_table`) keeps them there a second time; a limit for one copy is then too low,
+/// and files that others replace by ones of the same size and time have outdated statistics.
 #[derive(Debug, Clone, Default)]
 pub struct VortexFormat {
     /// Options that replace those of the session.

@@ -1,5 +1,6 @@
 //! The conjuncts of a filter, resolved against the columns that they read.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use super::ScanBuilder;
@@ -32,10 +33,10 @@ pub(super) fn resolve(scan: &ScanBuilder) -> Result<(Vec<Expr>, HashMap<FieldPat
             )));
         }
         for path in expr.columns().into_iter().chain(dynamic_columns(expr)) {
-            if !found.contains_key(&path) {
-                let column = Column::resolve(scan.file.footer(), &path)?;
-                let reads_values = read.contains(&path);
-                found.insert(path, if reads_values { column } else { column.with_nulls_alone()? });
+            if let Entry::Vacant(unknown) = found.entry(path) {
+                let column = Column::resolve(scan.file.footer(), unknown.key())?;
+                let reads_values = read.contains(unknown.key());
+                unknown.insert(if reads_values { column } else { column.with_nulls_alone()? });
             }
         }
         conjuncts.push(fit_constants(expr.clone(), &found)?);

@@ -59,8 +59,8 @@ pub(super) struct FilteredSplit {
 /// How the projected columns of a split are fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Projected {
-    /// They are yet to be requested, if memory and the limit allow. If rows are read best first, the filter may have tightened when
-    /// the split is decoded, so they usually are requested only then.
+    /// They are yet to be requested, if memory and the limit allow. If rows are read best first, the filter may have
+    /// tightened when the split is decoded, so they usually are requested only then.
     Unrequested,
     Requested,
     /// Live rows are so few that they are fetched individually.

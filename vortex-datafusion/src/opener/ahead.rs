@@ -8,8 +8,8 @@
 //!
 //! DataFusion opens a file when it has finished the preceding one; on remote storage, each file then costs
 //! round trips during which nothing else happens. Therefore, opening a file also starts the next ones in the
-//! queue, up to a limit of bytes that are read of them, and a partition that reaches one of them takes over what has been
-//! started. All partitions share one queue, unless each of them has to read its own files.
+//! queue, up to a limit of bytes that are read of them, and a partition that reaches one of them takes over
+//! what has been started. All partitions share one queue, unless each of them has to read its own files.
 //!
 //! A query that wants few rows may need no file but the first. It starts none early at first, then one, and twice as
 //! many with each further file that turns out to be needed.

@@ -47,7 +47,7 @@ use datafusion_physical_expr_adapter::{
     DefaultPhysicalExprAdapterFactory, PhysicalExprAdapter, PhysicalExprAdapterFactory,
 };
 use futures::stream::BoxStream;
-use futures::{FutureExt as _, StreamExt as _};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use numbered::{ROW_NUMBER, wants_row_numbers, with_number};
 use object_store::ObjectStore;
 use open_files::OpenFile;
@@ -123,11 +123,16 @@ impl FileOpener for VortexOpener {
         let (state, ahead) = (Arc::clone(&self.state), self.ahead.clone());
         Ok(Box::pin(async move {
             let path = object_name(state.store.as_ref(), &file.object_meta.location);
+            let (listings, location) = (state.reading.listings().clone(), file.object_meta.location.clone());
             let opened = match ahead {
                 Some(ahead) => ahead.open(state, file).await,
                 None => state.open(file).await,
             };
-            opened.map_err(|error| error.context(format!("opening {path}")))
+            let opened = opened.map_err(|error| {
+                listings.forget_if_gone(&location, &error);
+                error.context(format!("opening {path}"))
+            })?;
+            Ok(opened.inspect_err(move |error| listings.forget_if_gone(&location, error)).boxed())
         }))
     }
 }

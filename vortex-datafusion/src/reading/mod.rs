@@ -4,6 +4,7 @@
 //! objects without time, e-tag and version, nothing is kept.
 
 pub(crate) mod footers;
+pub(crate) mod listings;
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use vortex_core::io::{BlockCache, ObjectFile, ReadAt, Scheduler, StorageProfile,
 use vortex_core::{Limits, Registry, VortexFile};
 
 use self::footers::FooterCache;
+use self::listings::Listings;
 use crate::convert::datafusion_error;
 use crate::options::VortexOptions;
 use crate::statistics::kept::FileStatistics;
@@ -25,6 +27,7 @@ use crate::statistics::kept::FileStatistics;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SessionResources {
     footers: Option<FooterCache>,
+    listings: Listings,
     /// The cache for bytes of remote files, if the session has one, which the options may leave unused.
     segments: Option<Arc<BlockCache>>,
     terms: Terms,
@@ -57,6 +60,7 @@ impl SessionResources {
         let terms = Terms::of(config);
         Self {
             footers: Some(FooterCache::new(runtime, terms.clone())),
+            listings: Listings::of(&runtime.cache_manager),
             segments: segment_cache(config),
             terms,
             scheduler: config.get_extension::<Scheduler>(),
@@ -100,6 +104,11 @@ impl Reading {
         let asks_footer = self.options.order_from_statistics || self.options.verify_checksums;
         let footers = self.session.footers.as_ref().filter(|_| is_versioned(meta) && !asks_footer);
         footers.map(|footers| footers.statistics(StoreId::of(store), &meta.location))
+    }
+
+    /// The listings that name the files.
+    pub(crate) fn listings(&self) -> &Listings {
+        &self.session.listings
     }
 
     /// Who issues the reads of scans, if not the scheduler of the process.

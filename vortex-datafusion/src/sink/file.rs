@@ -25,6 +25,7 @@ use crate::convert::datafusion_error;
 use crate::format::EXTENSION;
 use crate::orders::{RowOrder, SortedColumn};
 use crate::reading::footers::forget_footers;
+use crate::reading::listings::Listings;
 use crate::statistics::kept::FileStatistics;
 
 /// The state shared by the files of one statement.
@@ -292,8 +293,7 @@ impl Destination {
     /// Removes what has been cached about files that appeared, were replaced, or are gone: their footers and
     /// statistics, and the listings of their folders. DataFusion removes a listing when it plans an `INSERT`,
     /// but a query that runs before the files appear lists the folder again, and DataFusion keeps listings
-    /// forever. It stores a listing after making it, so one that is being made at this moment may still be
-    /// stored later.
+    /// forever.
     pub(super) fn forget(&self, files: &[WrittenFile]) {
         let paths: Vec<Path> = files.iter().map(|file| file.path.clone()).collect();
         // Other paths are never used again: nothing outdated can be found under them.
@@ -311,12 +311,7 @@ impl Destination {
 
     /// Removes the listings of folders in which files are.
     pub(super) fn forget_listings(&self, paths: &[Path]) {
-        let Some(listings) = self.caches.get_list_files_cache() else { return };
-        for listing in listings.list_entries().into_keys() {
-            if paths.iter().any(|path| path.prefix_matches(&listing.path)) {
-                listings.remove(&listing);
-            }
-        }
+        Listings::of(&self.caches).forget(paths);
     }
 }
 

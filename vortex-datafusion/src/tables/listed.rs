@@ -1,5 +1,7 @@
-//! Listing tables of DataFusion, but for two cases.
+//! Listing tables of DataFusion, but for three cases.
 //!
+//! - Folders are listed before DataFusion looks for their listing, so that none is kept that is outdated
+//!   (`reading/listings.rs`).
 //! - A single file was found when the table was created, and scans that follow soon need not look for it again
 //!   (`one_file.rs`).
 //! - Folders may be named in another way than DataFusion displays their values (`folders.rs`): for `month = 1`, it
@@ -7,10 +9,11 @@
 //!   `k=a%3Ab/`. See `tests/it/upstream/files.rs`: `folders_are_looked_for_by_one_of_the_names_that_a_value_has`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use datafusion::datasource::listing::ListingTable;
+use datafusion::datasource::listing::{ListingTable, ListingTableUrl};
 use datafusion_catalog::{ScanArgs, ScanResult};
 use datafusion_common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
 use datafusion_common::{Constraints, Result};
@@ -20,6 +23,7 @@ use datafusion_physical_plan::ExecutionPlan;
 use datafusion_session::{Session, TableProvider};
 
 use super::one_file::Found;
+use crate::reading::listings::{Listings, Made};
 
 /// A listing table that is scanned in another way.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub(super) struct ListedTable {
     found: Option<Found>,
     /// Whether files may be in other folders than DataFusion looks for.
     searches_all: bool,
+    /// Whether a listing of the table is longer than what the session keeps.
+    is_too_long: AtomicBool,
 }
 
 impl ListedTable {
@@ -38,8 +44,8 @@ impl ListedTable {
         found: Option<Found>,
         searches_all: bool,
     ) -> Arc<dyn TableProvider> {
-        if found.is_some() || searches_all {
-            Arc::new(Self { listed, found, searches_all })
+        if found.is_some() || listed.table_paths().iter().any(ListingTableUrl::is_collection) {
+            Arc::new(Self { listed, found, searches_all, is_too_long: AtomicBool::new(false) })
         } else {
             Arc::new(listed)
         }
@@ -111,17 +117,25 @@ impl TableProvider for ListedTable {
         {
             return Ok(ScanResult::new(scan));
         }
+        let listings = Listings::of(&session.runtime_env().cache_manager);
+        let is_too_long = self.is_too_long.load(Ordering::Relaxed);
+        let made = if is_too_long { Made::TooLong } else { listings.make(&self.listed, session).await? };
+        self.is_too_long.store(made == Made::TooLong, Ordering::Relaxed);
         let filters = args
             .filters()
             .filter(|_| self.searches_all)
             .map(|filters| filters.iter().map(of_any_folder).collect::<Result<Vec<_>>>());
-        match filters.transpose()? {
+        let scanned = match filters.transpose()? {
             Some(filters) => {
                 let args = args.with_filters(Some(&filters));
                 self.listed.scan_with_args(session, args).await
             }
             None => self.listed.scan_with_args(session, args).await,
+        };
+        if made == Made::Changing {
+            listings.remove(&self.listed);
         }
+        scanned
     }
 
     async fn insert_into(

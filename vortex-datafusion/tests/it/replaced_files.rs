@@ -173,3 +173,51 @@ async fn files_of_two_stores_that_agree_in_all_but_their_content_are_told_apart(
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_that_lists_a_folder_while_rows_are_inserted_keeps_no_outdated_listing() {
+    let store = TestStore::new();
+    let context = counting::over(&store, None);
+    copy(&context, "SELECT 1 AS a", "counting://store/t/1.vortex").await;
+    create(&context, "t", "counting://store/t/").await;
+    let count = "SELECT count(*) FROM (SELECT * FROM t WHERE a > 0)";
+    for (insert, expected) in
+        [("INSERT INTO t VALUES (2)", 2), ("INSERT OVERWRITE t VALUES (3), (4), (5)", 3)]
+    {
+        // Nothing is kept since the last statement.
+        run(&context, "INSERT INTO t VALUES (0)").await;
+        store.set_listing_time(Duration::from_millis(500));
+        let reader = context.clone();
+        let reading = tokio::spawn(async move { reader.sql(count).await?.create_physical_plan().await });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        store.set_listing_time(Duration::ZERO);
+        run(&context, insert).await;
+        assert!(!reading.is_finished(), "the listing began before the statement, and ends after it");
+        reading.await.unwrap().unwrap();
+        for _ in 0..2 {
+            assert_eq!(number(&context, count).await, expected, "{insert}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn after_a_file_was_gone_or_replaced_a_folder_is_listed_anew() {
+    let store = TestStore::new();
+    let context = counting::over(&store, None);
+    // Too large to be read along with its end.
+    let rows = |file: i64| format!("SELECT {file} AS file, random() AS a FROM generate_series(1, 400000)");
+    for file in 1..=3 {
+        copy(&context, &rows(file), &format!("counting://store/t/{file}.vortex")).await;
+    }
+    create(&context, "t", "counting://store/t/").await;
+    let sum = "SELECT CAST(sum(file) AS BIGINT) FROM t WHERE a * 2 < 5";
+    assert_eq!(number(&context, sum).await, 2_400_000);
+    store.inner.delete(&Path::from("t/1.vortex")).await.unwrap();
+    let read = async || context.sql(sum).await?.collect().await;
+    read().await.unwrap_err();
+    assert_eq!(number(&context, sum).await, 2_000_000);
+    let other = counting::over(&store, None);
+    copy(&other, &rows(7), "counting://store/t/2.vortex").await;
+    read().await.unwrap_err();
+    assert_eq!(number(&context, sum).await, 4_000_000);
+}
