@@ -278,6 +278,12 @@ impl Footer {
         self.table.tail.get(&(0..self.file_size))
     }
 
+    /// Bytes at the end of the file that describe it, those of short metadata included: all that follow its data.
+    pub fn description_len(&self) -> u64 {
+        let data_end = self.segments().iter().map(|segment| segment.range().end).max().unwrap_or(0);
+        self.file_size.saturating_sub(data_end)
+    }
+
     /// Approximate memory size in bytes, for use by caches: the size of the tables as parsed, not as stored.
     pub fn memory_size(&self) -> usize {
         size_of::<Self>()

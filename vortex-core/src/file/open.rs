@@ -197,12 +197,16 @@ impl OpenOptions {
     /// If the bytes are not a Vortex file this build can read.
     pub fn parse(&self, file: Buffer) -> Result<Footer> {
         let file_size = file.len() as u64;
-        self.footer(file, file_size)
+        self.parse_end(file, file_size)
     }
 
-    /// Parses the description of a file of `file_size` bytes, which ends in `tail`.
-    pub(crate) fn footer(&self, tail: Buffer, file_size: u64) -> Result<Footer> {
-        Described::of(tail, file_size, self)?.into_footer(self)
+    /// As [`parse`](Self::parse), for the last bytes of a file of `file_size` bytes, at least [those that describe
+    /// it](Footer::description_len).
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse), or if the bytes are too few.
+    pub fn parse_end(&self, end: Buffer, file_size: u64) -> Result<Footer> {
+        Described::of(end, file_size, self)?.into_footer(self)
     }
 
     async fn read(&self, source: &Arc<dyn ReadAt>) -> Result<VortexFile> {

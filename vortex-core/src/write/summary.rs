@@ -66,6 +66,6 @@ impl WriteSummary {
     /// # Errors
     /// If the file exceeds the limits set in `options`.
     pub fn footer(&self, options: &OpenOptions) -> Result<Arc<Footer>> {
-        options.footer(Buffer::from(self.tail.bytes.clone()), self.file_size()).map(Arc::new)
+        options.parse_end(Buffer::from(self.tail.bytes.clone()), self.file_size()).map(Arc::new)
     }
 }

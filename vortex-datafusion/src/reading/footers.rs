@@ -32,6 +32,9 @@ use crate::statistics::kept::FileStatistics;
 /// Parsed footers of small files take up at most about one part in this many of the footer cache; further
 /// footers are kept as the bytes of their files.
 const PARSED_SHARE: usize = 3;
+/// Bytes of small files take up at most about one part in this many; of further files, only the bytes of the footer are
+/// kept. Otherwise, the second look at as many files would find none of them in the cache.
+const STORED_SHARE: usize = 2;
 /// Footers of files larger than this many bytes are always kept parsed.
 const MAX_STORED: usize = 64 << 10;
 
@@ -107,12 +110,19 @@ impl FooterCache {
     /// take up too much of the cache.
     pub(super) fn put(&self, store: StoreId, meta: &ObjectMeta, footer: Arc<Footer>, first: FirstAnswer) {
         self.forget_outdated(store, &meta.location);
-        let like_it = footer.memory_size().saturating_mul(self.cache.len() + 1);
+        let would_take = |bytes: usize| bytes.saturating_mul(self.cache.len() + 1);
+        let limit = self.cache.cache_limit();
         let whole =
             footer.whole_file().filter(|file| file.len() <= MAX_STORED && !footer.verifies_checksums());
         let form = match whole {
-            Some(file) if like_it > self.cache.cache_limit() / PARSED_SHARE => {
-                Form::Stored { file, counts: Counts::of(&footer) }
+            Some(file) if would_take(footer.memory_size()) > limit / PARSED_SHARE => {
+                let end = if would_take(file.len()) > limit / STORED_SHARE {
+                    // A copy, so that the rest can be freed.
+                    Buffer::from(&file[file.len() - footer.description_len() as usize..])
+                } else {
+                    file
+                };
+                Form::Stored { end, counts: Counts::of(&footer) }
             }
             _ => Form::Parsed(footer),
         };
@@ -182,9 +192,9 @@ struct CachedFooter {
 
 enum Form {
     Parsed(Arc<Footer>),
-    /// The bytes of a small file, parsed on every use: slower, but a fraction of the size.
+    /// The bytes of a small file, or its last ones, parsed on every use: slower, but a fraction of the size.
     Stored {
-        file: Buffer,
+        end: Buffer,
         counts: Counts,
     },
 }
@@ -195,12 +205,18 @@ struct Counts {
     rows: u64,
     columns: u64,
     segments: u64,
+    file_size: u64,
 }
 
 impl Counts {
     fn of(footer: &Footer) -> Self {
         let columns = footer.dtype().as_struct().map_or(1, |fields| fields.len());
-        Self { rows: footer.row_count(), columns: columns as u64, segments: footer.segments().len() as u64 }
+        Self {
+            rows: footer.row_count(),
+            columns: columns as u64,
+            segments: footer.segments().len() as u64,
+            file_size: footer.file_size(),
+        }
     }
 }
 
@@ -208,7 +224,9 @@ impl CachedFooter {
     fn footer(&self) -> Option<Arc<Footer>> {
         match &self.form {
             Form::Parsed(footer) => Some(Arc::clone(footer)),
-            Form::Stored { file, .. } => self.terms.options().parse(file.clone()).ok().map(Arc::new),
+            Form::Stored { end, counts } => {
+                self.terms.options().parse_end(end.clone(), counts.file_size).ok().map(Arc::new)
+            }
         }
     }
 }
@@ -221,12 +239,12 @@ impl FileMetadata for CachedFooter {
     fn memory_size(&self) -> usize {
         match &self.form {
             Form::Parsed(footer) => footer.memory_size(),
-            Form::Stored { file, .. } => size_of::<Self>() + file.len(),
+            Form::Stored { end, .. } => size_of::<Self>() + end.len(),
         }
     }
 
     fn extra_info(&self) -> HashMap<String, String> {
-        let Counts { rows, columns, segments } = match &self.form {
+        let Counts { rows, columns, segments, .. } = match &self.form {
             Form::Parsed(footer) => Counts::of(footer),
             Form::Stored { counts, .. } => *counts,
         };

@@ -8,10 +8,10 @@ use datafusion::prelude::SessionContext;
 use futures::TryStreamExt as _;
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
-use test_store::ReadFault;
+use test_store::{ReadFault, TestStore};
 
-use crate::counting::{session, settle};
-use crate::files::{copy, create, physical, plan, run, show};
+use crate::counting::{over, session, settle};
+use crate::files::{copy, create, number, physical, plan, run, show};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_small_file_is_read_once_whatever_is_asked_of_it() {
@@ -19,6 +19,27 @@ async fn a_small_file_is_read_once_whatever_is_asked_of_it() {
     run(&context, "SELECT sum(l_quantity), min(l_comment) FROM lines WHERE l_shipmode <> 'AIR'").await;
     run(&context, "SELECT count(*), max(l_orderkey) FROM lines").await;
     assert_eq!(store.reads.get(), 20);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn footers_are_kept_of_more_small_files_than_the_cache_has_room_for() {
+    let store = TestStore::new();
+    let context = over(&store, None);
+    let rows = "SELECT value AS a, value * value % 1000003 AS b FROM generate_series(1, 10000)";
+    copy(&context, rows, "counting://store/t/00.vortex").await;
+    for file in 1..60 {
+        let copy = Path::from(format!("t/{file:02}.vortex"));
+        store.inner.copy(&Path::from("t/00.vortex"), &copy).await.unwrap();
+    }
+    let size = store.inner.head(&Path::from("t/00.vortex")).await.unwrap().size as usize;
+    assert!((20_000..60_000).contains(&size), "{size}");
+    context.runtime_env().cache_manager.get_file_metadata_cache().update_cache_limit(30 * size);
+    create(&context, "t", "counting://store/t/").await;
+    for column in ["a", "b"] {
+        assert_eq!(number(&context, &format!("SELECT count({column}) FROM t")).await, 600_000);
+    }
+    let reads = store.reads.get();
+    assert!(reads < 70, "{reads} reads of 60 files");
 }
 
 #[tokio::test(flavor = "multi_thread")]
