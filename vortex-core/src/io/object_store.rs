@@ -243,6 +243,9 @@ impl ObjectFile {
         if let GetResultPayload::File(file, _) = result.payload {
             let file =
                 Descriptor::new(file).map_err(|error| Error::read(self.name(), range.clone(), error))?;
+            if file.len() != self.meta.size {
+                return Err(self.failed(range, self.replaced(": its file was written")));
+            }
             // A concurrent reader may have set its descriptor first; either one will do.
             return Ok(Answer::Local(self.descriptor.get_or_init(|| file).clone()));
         }

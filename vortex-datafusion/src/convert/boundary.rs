@@ -56,12 +56,7 @@ impl Boundary {
         };
         let value = |number: i128| values.scalar(number).ok();
         let known = |number: Option<i128>| number.map_or(Some(None), |number| value(number).map(Some));
-        Some(Self {
-            first: known(first)?,
-            after: known(after)?,
-            last: known(last)?,
-            all: [value(values.all[0])?, value(values.all[1])?],
-        })
+        Some(Self { first: known(first)?, after: known(after)?, last: known(last)?, all: values.extremes()? })
     }
 }
 
@@ -134,6 +129,11 @@ impl<'a> Values<'a> {
     pub(super) fn up_to(mut self, most: i128) -> Self {
         self.tried = [-most, most];
         self
+    }
+
+    /// The least and the greatest value of the type.
+    pub(super) fn extremes(&self) -> Option<[ScalarValue; 2]> {
+        Some([self.scalar(self.all[0]).ok()?, self.scalar(self.all[1]).ok()?])
     }
 
     fn are_all_tried(&self) -> bool {

@@ -29,7 +29,8 @@ pub(crate) use guards::guarded;
 pub(crate) use leaves::Leaves;
 pub(crate) use rows::PhysicalPredicate;
 pub(crate) use scalar::{
-    cast_is_monotonic, cast_is_strictly_monotonic, digits, is_bytes, to_core, to_datafusion, values_of,
+    cast_is_monotonic, cast_is_strictly_monotonic, digits, is_bytes, is_coarse, to_core, to_datafusion,
+    values_of,
 };
 pub(crate) use simplify::{is_zero, simplify};
 
@@ -42,12 +43,7 @@ pub(crate) fn datafusion_error(error: Error) -> DataFusionError {
             Err(other) => DataFusionError::External(other),
         },
         Error::At { place, source } | Error::InFile { file: place, source }
-            if matches!(source.root(), Error::External(_)) =>
-        {
-            datafusion_error(*source).context(place)
-        }
-        Error::At { place, source } | Error::InFile { file: place, source }
-            if of_store(source.root()).is_some() =>
+            if matches!(source.root(), Error::External(_)) || of_store(source.root()).is_some() =>
         {
             // The object may already be named there.
             let is_named = of_store(source.root()) == Some(&*place);

@@ -18,8 +18,9 @@ use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use super::chains::joined;
 
-/// Values of a list that are compared one after the other.
-const MOST_LISTED: usize = 8;
+/// Values of a list that are compared one after the other. For more, it takes longer than to look the first characters
+/// up: for seven of 150,000 phone numbers, 13 ms instead of 8; for one, 3 instead of 11.
+const MOST_LISTED: usize = 3;
 
 /// The first characters of a text column.
 pub(super) struct Prefix {

@@ -133,6 +133,11 @@ pub(crate) fn is_bytes(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
 }
 
+/// Whether this is a decimal type whose values are multiples of tens. Casts of such values may panic.
+pub(crate) fn is_coarse(of: &DataType) -> bool {
+    digits(of).is_some_and(|(_, fraction)| fraction < 0)
+}
+
 /// How many digits the values of a decimal or integer type have, at most, before and after the point.
 pub(crate) fn digits(of: &DataType) -> Option<(i16, i16)> {
     match of {

@@ -24,7 +24,7 @@ use super::constants::{FileConstants, differs_by_file};
 use super::listed_values::ListedValues;
 use super::literal;
 use crate::convert::{
-    balanced, cast_is_monotonic, cast_is_strictly_monotonic, is_dynamic, reads_nested, simplify,
+    balanced, cast_is_monotonic, cast_is_strictly_monotonic, is_coarse, is_dynamic, reads_nested, simplify,
 };
 use crate::pushdown::Filters;
 
@@ -209,15 +209,7 @@ fn bounds_can_be_cast(from: &DataType, to: &DataType) -> bool {
         (DataType::Timestamp(from, _), DataType::Timestamp(to, _)) => from < to,
         (from, to) => from.is_decimal() && !to.is_floating() && !cast_is_strictly_monotonic(from, to),
     };
-    // It divides by zero if the scale is negative.
-    let panics = |data_type: &DataType| match data_type {
-        DataType::Decimal32(_, scale)
-        | DataType::Decimal64(_, scale)
-        | DataType::Decimal128(_, scale)
-        | DataType::Decimal256(_, scale) => *scale < 0,
-        _ => false,
-    };
-    cast_is_monotonic(from, to) && !rounds && !panics(from) && !panics(to)
+    cast_is_monotonic(from, to) && !rounds && !is_coarse(from) && !is_coarse(to)
 }
 
 #[cfg(test)]

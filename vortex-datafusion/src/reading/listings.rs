@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use datafusion::datasource::listing::{ListingTable, ListingTableUrl};
+use datafusion::datasource::listing::ListingTableUrl;
 use datafusion_common::{DataFusionError, Result};
 use datafusion_execution::cache::TableScopedPath;
 use datafusion_execution::cache::cache_manager::{CacheManager, ListFilesCache};
@@ -17,9 +17,6 @@ use futures::TryStreamExt as _;
 use object_store::path::Path;
 use object_store::{Error, ObjectMeta};
 use parking_lot::Mutex;
-
-/// How often a folder is listed for one scan, if statements change it all the time.
-const ATTEMPTS: usize = 4;
 
 /// Changes of folders in this process, whatever the store, so that listings under way can be compared with them.
 static CHANGES: Mutex<Changes> = Mutex::new(Changes { count: 0, last: VecDeque::new() });
@@ -71,47 +68,58 @@ impl Listings {
 
     /// Removes the listings that contain a file, if the error says that it is not what they name.
     pub(crate) fn forget_if_gone(&self, path: &Path, error: &DataFusionError) {
-        if let DataFusionError::ObjectStore(error) = error.find_root()
-            && matches!(**error, Error::NotFound { .. } | Error::Precondition { .. })
-        {
+        if is_gone(error) {
             self.forget(std::slice::from_ref(path));
         }
     }
 
-    /// Lists the folders of a table, unless their listings are kept.
+    /// Lists the folders of a table, unless their listings are kept. What cannot be kept, DataFusion lists itself.
     ///
     /// # Errors
     /// If the store does not list a folder.
-    pub(crate) async fn make(&self, table: &ListingTable, session: &dyn Session) -> Result<Made> {
+    pub(crate) async fn make(&self, session: &dyn Session, places: &[ListingTableUrl]) -> Result<Made> {
         let Some(listings) = &self.0 else { return Ok(Made::Kept) };
-        for url in table.table_paths().iter().filter(|url| url.is_collection()) {
-            let (key, mut attempts) = (key(url), 0);
+        let mut made = Made::Kept;
+        for url in places.iter().filter(|url| url.is_collection()) {
+            let key = key(url);
+            if listings.contains_key(&key) {
+                continue;
+            }
             let store = session.runtime_env().object_store(url)?;
-            while !listings.contains_key(&key) {
-                if attempts == ATTEMPTS {
-                    return Ok(Made::Changing);
-                }
-                attempts += 1;
-                let before = CHANGES.lock().count;
-                let files: Result<Vec<ObjectMeta>, _> = store.list(Some(&key.path)).try_collect().await;
-                let files = files.map_err(|error| DataFusionError::from(error).context(url.to_string()))?;
-                let changes = CHANGES.lock();
-                if !changes.affect(&key.path, before) {
-                    listings.put(&key, files.into());
-                    if !listings.contains_key(&key) {
-                        return Ok(Made::TooLong);
-                    }
+            let before = CHANGES.lock().count;
+            let files: Result<Vec<ObjectMeta>, _> = store.list(Some(&key.path)).try_collect().await;
+            let mut files = files.map_err(|error| DataFusionError::from(error).context(url.to_string()))?;
+            // The unused capacity would count.
+            files.shrink_to_fit();
+            let changes = CHANGES.lock();
+            if changes.affect(&key.path, before) {
+                made = Made::Changing;
+            } else if !files.is_empty() {
+                listings.put(&key, files.into());
+                if !listings.contains_key(&key) && made == Made::Kept {
+                    made = Made::TooLong;
                 }
             }
         }
-        Ok(Made::Kept)
+        Ok(made)
+    }
+
+    /// The bytes that all listings may take.
+    pub(crate) fn limit(&self) -> usize {
+        self.0.as_ref().map_or(0, |listings| listings.cache_limit())
     }
 
     /// Removes the listings of a table.
-    pub(crate) fn remove(&self, table: &ListingTable) {
+    pub(crate) fn remove(&self, places: &[ListingTableUrl]) {
         let Some(listings) = &self.0 else { return };
-        table.table_paths().iter().for_each(|url| _ = listings.remove(&key(url)));
+        places.iter().for_each(|url| _ = listings.remove(&key(url)));
     }
+}
+
+/// Whether an error says that an object is gone, or was replaced.
+pub(crate) fn is_gone(error: &DataFusionError) -> bool {
+    let DataFusionError::ObjectStore(error) = error.find_root() else { return false };
+    matches!(**error, Error::NotFound { .. } | Error::Precondition { .. })
 }
 
 /// Where DataFusion looks for the listing of a folder.
@@ -122,11 +130,11 @@ fn key(url: &ListingTableUrl) -> TableScopedPath {
 /// What has become of the listings of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Made {
-    /// All are kept, or none ever.
+    /// All are kept, but for empty ones, which DataFusion does not keep either; or the session keeps none.
     Kept,
     /// One is longer than what the session keeps.
     TooLong,
-    /// A folder changes faster than it can be listed: what DataFusion keeps may be outdated.
+    /// A folder has changed while it was listed: DataFusion lists it again, and it may do so again.
     Changing,
 }
 

@@ -28,6 +28,7 @@ use super::one_file::Found;
 use super::places::{IN_FOLDER, check_place, if_folder, if_new_folder, listing_url, visible_files};
 use crate::convert::schema::{merge, with_nullable_fields, without};
 use crate::format::EXTENSION;
+use crate::reading::listings::Listings;
 
 /// Creates tables of files.
 #[derive(Debug, Default)]
@@ -194,6 +195,7 @@ async fn schema_of_files(
     options: &ListingOptions,
 ) -> Result<SchemaRef> {
     let mut schemas = Vec::with_capacity(urls.len());
+    Listings::of(&session.runtime_env().cache_manager).make(session, urls).await?;
     for url in urls {
         // Of several places, some may have no files yet.
         if urls.len() > 1 && folders_of_files(session, url, options).await?.is_empty() {

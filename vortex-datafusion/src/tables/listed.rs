@@ -9,7 +9,7 @@
 //!   `k=a%3Ab/`. See `tests/it/upstream/files.rs`: `folders_are_looked_for_by_one_of_the_names_that_a_value_has`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -23,7 +23,7 @@ use datafusion_physical_plan::ExecutionPlan;
 use datafusion_session::{Session, TableProvider};
 
 use super::one_file::Found;
-use crate::reading::listings::{Listings, Made};
+use crate::reading::listings::{Listings, Made, is_gone};
 
 /// A listing table that is scanned in another way.
 #[derive(Debug)]
@@ -33,8 +33,8 @@ pub(super) struct ListedTable {
     found: Option<Found>,
     /// Whether files may be in other folders than DataFusion looks for.
     searches_all: bool,
-    /// Whether a listing of the table is longer than what the session keeps.
-    is_too_long: AtomicBool,
+    /// The bytes that listings could take when one of the table turned out to be longer.
+    too_long_for: AtomicUsize,
 }
 
 impl ListedTable {
@@ -45,7 +45,7 @@ impl ListedTable {
         searches_all: bool,
     ) -> Arc<dyn TableProvider> {
         if found.is_some() || listed.table_paths().iter().any(ListingTableUrl::is_collection) {
-            Arc::new(Self { listed, found, searches_all, is_too_long: AtomicBool::new(false) })
+            Arc::new(Self { listed, found, searches_all, too_long_for: AtomicUsize::new(usize::MAX) })
         } else {
             Arc::new(listed)
         }
@@ -118,9 +118,13 @@ impl TableProvider for ListedTable {
             return Ok(ScanResult::new(scan));
         }
         let listings = Listings::of(&session.runtime_env().cache_manager);
-        let is_too_long = self.is_too_long.load(Ordering::Relaxed);
-        let made = if is_too_long { Made::TooLong } else { listings.make(&self.listed, session).await? };
-        self.is_too_long.store(made == Made::TooLong, Ordering::Relaxed);
+        let (places, limit) = (self.listed.table_paths(), listings.limit());
+        let mut made = Made::Kept;
+        if self.too_long_for.load(Ordering::Relaxed) != limit {
+            made = listings.make(session, places).await?;
+            let too_long_for = if made == Made::TooLong { limit } else { usize::MAX };
+            self.too_long_for.store(too_long_for, Ordering::Relaxed);
+        }
         let filters = args
             .filters()
             .filter(|_| self.searches_all)
@@ -132,8 +136,8 @@ impl TableProvider for ListedTable {
             }
             None => self.listed.scan_with_args(session, args).await,
         };
-        if made == Made::Changing {
-            listings.remove(&self.listed);
+        if made == Made::Changing || scanned.as_ref().is_err_and(is_gone) {
+            listings.remove(places);
         }
         scanned
     }

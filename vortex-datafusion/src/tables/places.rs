@@ -29,6 +29,7 @@ use url::{Position, Url};
 use vortex_core::Error;
 
 use crate::convert::datafusion_error;
+use crate::reading::listings::Listings;
 
 /// The names of the files that a folder of Vortex files contains: those with that extension that are not hidden
 /// ([`is_hidden`]). DataFusion compares no name with it that contains a `=`.
@@ -165,6 +166,7 @@ pub(crate) async fn listed_files<'a>(
     store: &'a dyn ObjectStore,
     extension: &'a str,
 ) -> Result<BoxStream<'a, Result<ObjectMeta>>> {
+    Listings::of(&session.runtime_env().cache_manager).make(session, std::slice::from_ref(url)).await?;
     let Some(glob) = url.get_glob() else {
         return url.list_all_files(session, store, extension).await;
     };

@@ -180,22 +180,27 @@ async fn a_query_that_lists_a_folder_while_rows_are_inserted_keeps_no_outdated_l
     let context = counting::over(&store, None);
     copy(&context, "SELECT 1 AS a", "counting://store/t/1.vortex").await;
     create(&context, "t", "counting://store/t/").await;
-    let count = "SELECT count(*) FROM (SELECT * FROM t WHERE a > 0)";
-    for (insert, expected) in
-        [("INSERT INTO t VALUES (2)", 2), ("INSERT OVERWRITE t VALUES (3), (4), (5)", 3)]
-    {
-        // Nothing is kept since the last statement.
-        run(&context, "INSERT INTO t VALUES (0)").await;
+    vortex_datafusion::enable_url_tables(&context);
+    run(&context, "CREATE EXTERNAL TABLE e (a BIGINT) STORED AS VORTEX LOCATION 'counting://store/e/'").await;
+    let listings = context.runtime_env().cache_manager.get_list_files_cache().unwrap();
+    for (table, insert, expected) in [
+        ("e", "INSERT INTO e VALUES (1)", 1),
+        ("t", "INSERT INTO t VALUES (2)", 2),
+        ("t", "INSERT OVERWRITE t VALUES (3), (4), (5)", 3),
+        ("'counting://store/t/'", "INSERT INTO t VALUES (6)", 4),
+    ] {
+        let count = format!("SELECT count(*) FROM (SELECT * FROM {table} WHERE a > 0)");
+        listings.clear();
         store.set_listing_time(Duration::from_millis(500));
-        let reader = context.clone();
-        let reading = tokio::spawn(async move { reader.sql(count).await?.create_physical_plan().await });
+        let (reader, sql) = (context.clone(), count.clone());
+        let reading = tokio::spawn(async move { reader.sql(&sql).await?.create_physical_plan().await });
         tokio::time::sleep(Duration::from_millis(100)).await;
         store.set_listing_time(Duration::ZERO);
         run(&context, insert).await;
         assert!(!reading.is_finished(), "the listing began before the statement, and ends after it");
         reading.await.unwrap().unwrap();
         for _ in 0..2 {
-            assert_eq!(number(&context, count).await, expected, "{insert}");
+            assert_eq!(number(&context, &count).await, expected, "{insert}");
         }
     }
 }
@@ -220,4 +225,11 @@ async fn after_a_file_was_gone_or_replaced_a_folder_is_listed_anew() {
     copy(&other, &rows(7), "counting://store/t/2.vortex").await;
     read().await.unwrap_err();
     assert_eq!(number(&context, sum).await, 4_000_000);
+    // Nothing is known of the files yet, so that planning asks for one that is gone.
+    let later = counting::over(&store, None);
+    let place = "STORED AS VORTEX LOCATION 'counting://store/t/'";
+    run(&later, &format!("CREATE EXTERNAL TABLE t (file BIGINT, a DOUBLE) {place}")).await;
+    store.inner.delete(&Path::from("t/3.vortex")).await.unwrap();
+    later.sql(sum).await.unwrap().collect().await.unwrap_err();
+    assert_eq!(number(&later, sum).await, 2_800_000);
 }

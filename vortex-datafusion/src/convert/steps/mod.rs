@@ -25,7 +25,7 @@ use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use super::boundary::{Boundary, Values};
 use super::chains::joined;
-use super::scalar::{cast_is_monotonic, cast_is_strictly_monotonic, digits, is_fixed};
+use super::scalar::{cast_is_monotonic, cast_is_strictly_monotonic, digits, is_coarse, is_fixed};
 use super::simplify::{is_nan, is_zero, simplest};
 
 /// Values of a list whose boundaries are looked for. To compare with more ranges takes longer than to compute the
@@ -157,6 +157,10 @@ impl Step {
         constant: &ScalarValue,
         schema: &Schema,
     ) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+        // What is never, or always, true of the outcome is so of the operand, whatever the function fails for.
+        if let (Some(found), Some(all)) = (self.trivial(op, constant), self.extremes()) {
+            return Ok(self.every(found, &all));
+        }
         if let Some(value) = self.undo(constant) {
             return Ok(Some(self.is(op, value)));
         }
@@ -173,7 +177,7 @@ impl Step {
             _ => return Ok(self.beyond(op, boundary)),
         };
         let Some((first, last)) = boundary.first.clone().zip(boundary.last.clone()) else {
-            return Ok(self.every(op == Operator::NotEq, &boundary));
+            return Ok(self.every(op == Operator::NotEq, &boundary.all));
         };
         if first == last {
             return Ok(Some(self.is(op, first)));
@@ -190,6 +194,20 @@ impl Step {
         Ok((simpler.len() == sides.len()).then(|| joined(both, &simpler)))
     }
 
+    /// Whether this is a comparison that is true, or false, for every outcome, as [`every`](Self::every) writes it.
+    fn trivial(&self, op: Operator, constant: &ScalarValue) -> Option<bool> {
+        let [least, greatest] = Values::of(&self.to).filter(|_| !self.to.is_floating())?.extremes()?;
+        match op {
+            Operator::Lt if *constant == least => Some(false),
+            Operator::LtEq if *constant == greatest => Some(true),
+            _ => None,
+        }
+    }
+
+    fn extremes(&self) -> Option<[ScalarValue; 2]> {
+        Values::of(&self.from)?.extremes()
+    }
+
     /// Whether values are on this side of a boundary.
     fn beyond(&self, op: Operator, boundary: Boundary) -> Option<Arc<dyn PhysicalExpr>> {
         let (op, value) = match op {
@@ -201,13 +219,12 @@ impl Step {
         };
         match value {
             Some(value) => Some(self.is(op, value.clone())),
-            None => self.every(op == Operator::Lt, &boundary),
+            None => self.every(op == Operator::Lt, &boundary.all),
         }
     }
 
     /// What is true, or false, for all values; null is null.
-    fn every(&self, is_true: bool, boundary: &Boundary) -> Option<Arc<dyn PhysicalExpr>> {
-        let [least, greatest] = &boundary.all;
+    fn every(&self, is_true: bool, [least, greatest]: &[ScalarValue; 2]) -> Option<Arc<dyn PhysicalExpr>> {
         match is_true {
             // Some are not among them.
             _ if self.from.is_floating() => None,
@@ -233,6 +250,10 @@ impl Step {
         // Comparisons take -0.0 for 0.0, lists do not.
         let is_plain = |value: &ScalarValue| normalize_float_zero_scalar(value.clone()) == *value;
         if values.is_empty() || values.len() > MOST_SEARCHED || !values.iter().all(|value| is_plain(value)) {
+            return Ok(None);
+        }
+        // An operand that is not a column would be computed for each of them.
+        if values.len() > 1 && !self.inner.is::<Column>() {
             return Ok(None);
         }
         let (op, all) = if negated { (Operator::NotEq, Operator::And) } else { (Operator::Eq, Operator::Or) };
@@ -312,8 +333,6 @@ fn per_second(unit: TimeUnit) -> i128 {
 /// chose to compare with. Who casts integers to shorter ones expects an error.
 fn rarely_fails(from: &DataType, to: &DataType) -> bool {
     use DataType::{Date32, Date64, Timestamp};
-    // Casts of decimals with a negative scale may panic.
-    let is_coarse = |of| digits(of).is_some_and(|(_, fraction)| fraction < 0);
     match (from, to) {
         (from, to) if is_coarse(from) || is_coarse(to) => false,
         (from, to) if from.is_integer() && to.is_integer() => {

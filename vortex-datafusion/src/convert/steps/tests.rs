@@ -304,6 +304,29 @@ fn comparisons_of_numbers_as_times_and_of_quotients_have_the_same_outcome_withou
 }
 
 #[test]
+fn what_no_value_can_be_is_none_of_those_that_a_function_fails_for() {
+    let schema = Schema::new(vec![Field::new("d", DataType::Date32, true)]);
+    let column = col("d", &schema).unwrap();
+    let time = cast(column, &schema, DataType::Timestamp(TimeUnit::Nanosecond, None)).unwrap();
+    let month = call(date_trunc(), vec![lit("month"), Arc::clone(&time)], &schema);
+    let day = cast(Arc::clone(&time), &schema, DataType::Date32).unwrap();
+    let within = ScalarValue::from("2024-01-15").cast_to(&time.data_type(&schema).unwrap()).unwrap();
+    let beyond = ScalarValue::from("2300-01-01").cast_to(&DataType::Date32).unwrap();
+    let all = Values::of(&DataType::Date32).unwrap().extremes().unwrap();
+    let (never, always) = (format!("d@0 < {}", all[0]), format!("d@0 <= {}", all[1]));
+    for (operand, op, constant, expected) in [
+        (&month, Operator::Eq, &within, &never),
+        (&month, Operator::NotEq, &within, &always),
+        (&day, Operator::Gt, &beyond, &never),
+        (&day, Operator::LtEq, &beyond, &always),
+        (&day, Operator::Eq, &beyond, &never),
+    ] {
+        let expr = binary(Arc::clone(operand), op, lit(constant.clone()), &schema).unwrap();
+        assert_eq!(&simplify(expr, &schema).unwrap().to_string(), expected, "{operand} {op} {constant}");
+    }
+}
+
+#[test]
 fn what_does_not_keep_the_order_is_kept() {
     let time = |zone: Option<&str>| DataType::Timestamp(TimeUnit::Microsecond, zone.map(Into::into));
     let schema = Schema::new(vec![
