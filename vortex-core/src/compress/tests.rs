@@ -24,7 +24,7 @@ use crate::dtype::arrow::from_field;
 use crate::encodings::shared::conformance;
 use crate::kernels::random;
 use crate::limits::Limits;
-use crate::wire::EncodingIds;
+use crate::wire::Ids;
 
 const LEVELS: [Level; 3] = [Level::Fast, Level::Default, Level::Compact];
 
@@ -69,7 +69,7 @@ fn round_trip(array: &ArrayRef, level: Level, reader: Release) -> crate::array::
     let field = Field::new("a", array.data_type().clone(), array.logical_null_count() > 0);
     let dtype = from_field(&field).unwrap();
     let node = Compressor::new(level, reader).compress(array, &dtype).unwrap();
-    let mut ids = EncodingIds::default();
+    let mut ids = Ids::default();
     let blob = node.to_blob(&mut ids).unwrap();
     let (registry, limits) = (Registry::built_in(), Limits::default());
     let parts = ArrayParts::parse(blob.into(), ids.into_table(), &limits).unwrap();

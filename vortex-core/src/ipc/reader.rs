@@ -184,7 +184,6 @@ impl<R: Read> IpcReader<R> {
                     self.array = Some((array, 0..len));
                 }
                 Some((MessageKind::DType, _)) => return Err(Error::corrupt("a second dtype in the stream")),
-                Some((MessageKind::Buffer, _)) => return Err(Error::corrupt("a bare buffer in the stream")),
             }
         }
     }

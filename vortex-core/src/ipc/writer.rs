@@ -12,7 +12,7 @@ use crate::dtype::{DType, Meaning, StructType, time_zone};
 use crate::encodings::struct_;
 use crate::error::ResultExt as _;
 use crate::expr::FieldPath;
-use crate::wire::{EncodingIds, Message, MessageKind, dtype_to_bytes};
+use crate::wire::{Ids, Message, MessageKind, dtype_to_bytes};
 use crate::write::{Intake, MAX_ROW_BYTES, check_depth, raw_bytes};
 use crate::{Error, Level, Release, Result};
 
@@ -167,7 +167,7 @@ impl<W: Write> IpcWriter<W> {
                 encoded.at(|| self.intake.place(at))
             });
         let root = struct_::encode(encoded.collect::<Result<_>>()?, None);
-        let mut ids = EncodingIds::default();
+        let mut ids = Ids::default();
         let blob = root.to_blob(&mut ids)?;
         let row_count = u32::try_from(rows).map_err(Error::limit)?;
         self.message(MessageKind::Array { row_count, ids: ids.into_table() }, &blob)

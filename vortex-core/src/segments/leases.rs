@@ -322,7 +322,7 @@ pub(crate) mod tests {
     use crate::dtype::{PType, StructType};
     use crate::encodings::zstd::encode_numbers;
     use crate::segments::SegmentCompression;
-    use crate::wire::{EncodingIds, FooterTables, SegmentSpec, WriteNode};
+    use crate::wire::{FooterTables, Ids, SegmentSpec, WriteNode};
 
     /// Number of rows, of a byte each, in a segment of a few bytes.
     pub(crate) const ROWS: usize = 10_000;
@@ -334,7 +334,7 @@ pub(crate) mod tests {
 
     /// As [`compressed`], with this array.
     fn leased(array: WriteNode, budget: &Arc<Budget>, limits: &Limits) -> (Lease, SegmentTable) {
-        let mut ids = EncodingIds::default();
+        let mut ids = Ids::default();
         let scheme = SegmentCompression::Zstd;
         let file = Buffer::from(scheme.compress(&array.to_blob(&mut ids).unwrap()).unwrap());
         let segment = SegmentSpec {

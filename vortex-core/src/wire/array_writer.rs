@@ -27,19 +27,19 @@ const BUFFER_HEADER: usize = 64;
 /// The flatbuffer is aligned to a multiple of this.
 const TREE_ALIGNMENT: usize = 8;
 
-/// The ids that the nodes of several trees refer to, by number.
+/// The ids of encodings or layouts that the nodes of trees refer to, by number.
 #[derive(Debug, Default)]
-pub(crate) struct EncodingIds {
+pub(crate) struct Ids {
     ids: Vec<Arc<str>>,
     numbers: HashMap<Arc<str>, u16>,
 }
 
-impl EncodingIds {
-    fn number(&mut self, id: &str) -> Result<u16> {
+impl Ids {
+    pub(super) fn number(&mut self, id: &str) -> Result<u16> {
         if let Some(number) = self.numbers.get(id) {
             return Ok(*number);
         }
-        let number = u16::try_from(self.ids.len()).map_err(|_| Error::limit("more than 2^16 encodings"))?;
+        let number = u16::try_from(self.ids.len()).map_err(|_| Error::limit("more than 2^16 ids"))?;
         let id: Arc<str> = id.into();
         self.ids.push(Arc::clone(&id));
         self.numbers.insert(id, number);
@@ -136,7 +136,7 @@ impl WriteNode {
     ///
     /// # Errors
     /// If there are more buffers than nodes can refer to, or one is too long.
-    pub(crate) fn to_blob(&self, ids: &mut EncodingIds) -> Result<Vec<u8>> {
+    pub(crate) fn to_blob(&self, ids: &mut Ids) -> Result<Vec<u8>> {
         let bytes = Vec::with_capacity(self.buffer_bytes() + 512);
         let mut blob = Blob { bytes, records: Vec::new(), ids };
         let mut builder = FlatBufferBuilder::new();
@@ -159,7 +159,7 @@ impl WriteNode {
 struct Blob<'a> {
     bytes: Vec<u8>,
     records: Vec<fb::Buffer>,
-    ids: &'a mut EncodingIds,
+    ids: &'a mut Ids,
 }
 
 impl Blob<'_> {
@@ -212,7 +212,7 @@ mod tests {
             .child(leaf.clone())
             .child(WriteNode::new("a").buffer(Buffer::from(vec![3u8; 16]), 16))
             .child(leaf);
-        let mut ids = EncodingIds::default();
+        let mut ids = Ids::default();
         let blob = tree.to_blob(&mut ids).unwrap();
         assert_eq!(ids.into_table().as_ref(), ["a".into(), "b".into()]);
         let parsed = ArrayTree::parse(&blob, &Limits::default()).unwrap();

@@ -1,12 +1,11 @@
 //! Writing the container's tables: layout tree, footer, postscript.
 
-use std::collections::HashMap;
-
 use flatbuffers::{FlatBufferBuilder, WIPOffset};
 
+use super::array_writer::Ids;
 use super::file::{FooterTables, Postscript, PostscriptSegment};
 use super::generated::file::file as fb;
-use crate::{Error, Result};
+use crate::Result;
 
 /// A layout node to be written.
 #[derive(Debug, Clone)]
@@ -43,23 +42,18 @@ impl WriteLayout {
         1 + self.children.iter().map(Self::node_count).sum::<usize>()
     }
 
-    /// Serializes the tree; also returns the table of ids that it refers to, in order of first use.
+    /// Serializes the tree, whose nodes refer to `ids`, in order of first use.
     ///
     /// # Errors
     /// If there are more kinds of layouts than numbers for them.
-    pub(crate) fn to_bytes(&self) -> Result<(Vec<u8>, Vec<&'static str>)> {
-        let mut ids = LayoutIds::default();
+    pub(crate) fn to_bytes(&self, ids: &mut Ids) -> Result<Vec<u8>> {
         let mut builder = FlatBufferBuilder::new();
-        let root = self.write(&mut builder, &mut ids)?;
+        let root = self.write(&mut builder, ids)?;
         builder.finish_minimal(root);
-        Ok((builder.finished_data().to_vec(), ids.table))
+        Ok(builder.finished_data().to_vec())
     }
 
-    fn write<'b>(
-        &self,
-        b: &mut FlatBufferBuilder<'b>,
-        ids: &mut LayoutIds,
-    ) -> Result<WIPOffset<fb::Layout<'b>>> {
+    fn write<'b>(&self, b: &mut FlatBufferBuilder<'b>, ids: &mut Ids) -> Result<WIPOffset<fb::Layout<'b>>> {
         let children = self.children.iter().map(|child| child.write(b, ids)).collect::<Result<Vec<_>>>()?;
         let encoding = ids.number(self.id)?;
         let metadata = (!self.metadata.is_empty()).then(|| b.create_vector(&self.metadata));
@@ -67,24 +61,6 @@ impl WriteLayout {
         let segments = self.segment.map(|segment| b.create_vector(&[segment]));
         let args = fb::LayoutArgs { encoding, row_count: self.row_count, metadata, children, segments };
         Ok(fb::Layout::create(b, &args))
-    }
-}
-
-#[derive(Default)]
-struct LayoutIds {
-    table: Vec<&'static str>,
-    numbers: HashMap<&'static str, u16>,
-}
-
-impl LayoutIds {
-    fn number(&mut self, id: &'static str) -> Result<u16> {
-        if let Some(number) = self.numbers.get(id) {
-            return Ok(*number);
-        }
-        let number = u16::try_from(self.table.len()).map_err(|_| Error::limit("more than 2^16 layouts"))?;
-        self.table.push(id);
-        self.numbers.insert(id, number);
-        Ok(number)
     }
 }
 
@@ -158,6 +134,8 @@ fn segment<'b>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::limits::Limits;
     use crate::wire::file::{RawLayout, SegmentSpec};
@@ -193,8 +171,10 @@ mod tests {
         let flat = WriteLayout::new("vortex.flat", 5, vec![]).segment(0);
         let chunked = WriteLayout::new("vortex.chunked", 5, vec![]).metadata(vec![9]);
         let tree = WriteLayout::new("vortex.struct", 5, vec![flat, chunked]);
-        let (bytes, ids) = tree.to_bytes().unwrap();
-        assert_eq!(ids, ["vortex.flat", "vortex.chunked", "vortex.struct"]);
+        let mut ids = Ids::default();
+        let bytes = tree.to_bytes(&mut ids).unwrap();
+        let expected = ["vortex.flat", "vortex.chunked", "vortex.struct"].map(Arc::from);
+        assert_eq!(*ids.into_table(), expected);
         let parsed = RawLayout::parse(&bytes, &Limits::default()).unwrap();
         assert_eq!((parsed.encoding, parsed.row_count), (2, 5));
         assert_eq!((parsed.children[0].encoding, parsed.children[0].segments.as_ref()), (0, &[0][..]));

@@ -16,8 +16,6 @@ pub(crate) enum MessageKind {
     DType,
     /// An array blob with this many rows; the ids are the table that its nodes refer to.
     Array { row_count: u32, ids: Arc<[Arc<str>]> },
-    /// Untyped bytes.
-    Buffer,
 }
 
 /// A message without its body.
@@ -37,7 +35,7 @@ impl Message {
         }
         let kind = match root.header_type() {
             fb::MessageHeader::DTypeMessage => MessageKind::DType,
-            fb::MessageHeader::BufferMessage => MessageKind::Buffer,
+            fb::MessageHeader::BufferMessage => return Err(Error::corrupt("a bare buffer in the stream")),
             fb::MessageHeader::ArrayMessage => {
                 let header =
                     root.header_as_array_message().ok_or_else(|| Error::corrupt("message without header"))?;
@@ -58,11 +56,6 @@ impl Message {
             MessageKind::DType => {
                 let header = fb::DTypeMessage::create(&mut builder, &fb::DTypeMessageArgs {});
                 (fb::MessageHeader::DTypeMessage, header.as_union_value())
-            }
-            MessageKind::Buffer => {
-                let args = fb::BufferMessageArgs { alignment_exponent: 0 };
-                let header = fb::BufferMessage::create(&mut builder, &args);
-                (fb::MessageHeader::BufferMessage, header.as_union_value())
             }
             MessageKind::Array { row_count, ids } => {
                 let ids: Vec<_> = ids.iter().map(|id| builder.create_string(id)).collect();
@@ -91,7 +84,7 @@ mod tests {
     #[test]
     fn messages_come_back_as_they_were_written() {
         let ids = ["vortex.struct".into(), "vortex.bool".into()].into();
-        for kind in [MessageKind::DType, MessageKind::Buffer, MessageKind::Array { row_count: 7, ids }] {
+        for kind in [MessageKind::DType, MessageKind::Array { row_count: 7, ids }] {
             let message = Message { kind, body_len: 1 << 40 };
             assert_eq!(Message::parse(&message.to_bytes(), &Limits::default()).unwrap(), message);
         }

@@ -49,7 +49,7 @@ mod generated {
 }
 
 pub(crate) use array::{ArrayTree, RawNode, TREE_LEN};
-pub(crate) use array_writer::{EncodingIds, WriteNode};
+pub(crate) use array_writer::{Ids, WriteNode};
 pub(crate) use arrow_schema::{arrow_schema_from_bytes, arrow_schema_to_bytes};
 pub(crate) use dtype::{dtype_from_bytes, dtype_from_proto, proto};
 pub(crate) use dtype_writer::{dtype_tables, dtype_to_bytes};

@@ -11,8 +11,8 @@ use crate::io::Sink;
 use crate::segments::checksums::{CHECKSUMS_KEY, Checksums, checksum, checksum_of};
 use crate::stats::FieldStats;
 use crate::wire::{
-    EncodingIds, FooterTables, MAX_USER_METADATA, Postscript, PostscriptSegment, SegmentSpec, WriteLayout,
-    WriteNode, dtype_to_bytes, file_statistics_to_bytes,
+    FooterTables, Ids, MAX_USER_METADATA, Postscript, PostscriptSegment, SegmentSpec, WriteLayout, WriteNode,
+    dtype_to_bytes, file_statistics_to_bytes,
 };
 use crate::{Error, Result};
 
@@ -25,7 +25,7 @@ pub(super) struct Container {
     sink: Box<dyn Sink>,
     position: u64,
     segments: Vec<SegmentSpec>,
-    ids: EncodingIds,
+    ids: Ids,
     compression: Option<SegmentCompression>,
     /// Checksums of the segments, if requested.
     checksums: Option<Vec<u64>>,
@@ -44,7 +44,7 @@ impl Container {
             sink,
             position: 0,
             segments: Vec::new(),
-            ids: EncodingIds::default(),
+            ids: Ids::default(),
             compression: options.segment_compression,
             checksums: options.checksums.then(Vec::new),
         }
@@ -117,10 +117,11 @@ impl Container {
             tail.put_slice(bytes);
             Ok(PostscriptSegment { offset, length, alignment_exponent: PART_ALIGNMENT_EXPONENT })
         };
-        let (layout, layout_ids) = layout.to_bytes()?;
+        let mut layout_ids = Ids::default();
+        let layout = layout.to_bytes(&mut layout_ids)?;
         let tables = FooterTables {
             array_ids: std::mem::take(&mut self.ids).into_table(),
-            layout_ids: layout_ids.into_iter().map(Into::into).collect(),
+            layout_ids: layout_ids.into_table(),
             segments: std::mem::take(&mut self.segments),
         };
         let (dtype, tables) = (dtype_to_bytes(dtype), tables.to_bytes());

@@ -54,7 +54,7 @@ use open_files::OpenFile;
 pub(crate) use open_files::OpenFiles;
 pub(crate) use prune::FilePruning;
 use prune::Outlook;
-use stream::{FileBatches, Projector};
+use stream::{Projector, projected};
 pub(crate) use translations::Translations;
 use vortex_core::VortexFile;
 use vortex_core::expr::{Expr, FieldPath};
@@ -172,7 +172,7 @@ impl OpenerState {
         };
         let rows = move || {
             let batches = scan.into_stream().map_err(datafusion_error)?;
-            Ok(FileBatches::new(batches, projector, pruner, metrics, entry).boxed())
+            Ok(projected(batches, projector, pruner, metrics, entry).boxed())
         };
         match aggregated {
             Some(aggregated) => Ok(aggregated.into_batches(rows)),

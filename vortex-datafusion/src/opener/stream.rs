@@ -1,8 +1,6 @@
 //! The output batches of one file: projected, and stopped once nothing more can match.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options};
@@ -10,7 +8,8 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::{DataFusionError, Result};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_pruning::FilePruner;
-use futures::{Stream, StreamExt as _};
+use futures::stream::try_unfold;
+use futures::{Stream, TryStreamExt as _};
 use vortex_core::scan::BatchStream;
 
 use super::open_files::OpenFile;
@@ -58,55 +57,24 @@ impl Projector {
     }
 }
 
-/// The stream of one file, or of one range of it.
-pub(crate) struct FileBatches {
+/// The batches of one file, or of one range of it, as the plan expects them. They end early if dynamic filters that the
+/// `pruner` watches exclude the rest. `file` stays open for other ranges of it.
+pub(crate) fn projected(
     scan: BatchStream,
     projector: Projector,
-    /// Watches dynamic filters that may exclude the rest of the file.
     pruner: Option<FilePruner>,
     metrics: FileMetrics,
-    /// Keeps the file open for other ranges of it.
-    _file: OpenFile,
-    done: bool,
-}
-
-impl FileBatches {
-    /// A stream that projects the batches of `scan`.
-    pub(crate) fn new(
-        scan: BatchStream,
-        projector: Projector,
-        pruner: Option<FilePruner>,
-        metrics: FileMetrics,
-        file: OpenFile,
-    ) -> Self {
-        Self { scan, projector, pruner, metrics, _file: file, done: false }
-    }
-
-    /// The batch as the plan expects it; `None` if this batch and all further ones are irrelevant.
-    fn emit(&mut self, batch: &RecordBatch) -> Result<Option<RecordBatch>> {
-        if let Some(pruner) = &mut self.pruner
+    file: OpenFile,
+) -> impl Stream<Item = Result<RecordBatch>> + Send {
+    let state = (scan, pruner, projector, metrics, file);
+    try_unfold(state, |(mut scan, mut pruner, projector, metrics, file)| async move {
+        let Some(batch) = scan.try_next().await.map_err(datafusion_error)? else { return Ok(None) };
+        if let Some(pruner) = &mut pruner
             && pruner.should_prune()?
         {
-            self.metrics.stopped_early();
+            metrics.stopped_early();
             return Ok(None);
         }
-        self.projector.project(batch).map(Some)
-    }
-}
-
-impl Stream for FileBatches {
-    type Item = Result<RecordBatch>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.done {
-            return Poll::Ready(None);
-        }
-        let next = match ready!(self.scan.poll_next_unpin(cx)) {
-            Some(Ok(batch)) => self.emit(&batch).transpose(),
-            Some(Err(error)) => Some(Err(datafusion_error(error))),
-            None => None,
-        };
-        self.done = !matches!(next, Some(Ok(_)));
-        Poll::Ready(next)
-    }
+        Ok(Some((projector.project(&batch)?, (scan, pruner, projector, metrics, file))))
+    })
 }

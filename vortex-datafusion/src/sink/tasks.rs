@@ -3,12 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
 use datafusion_common::{DataFusionError, Result, exec_datafusion_err};
 use datafusion_common_runtime::{JoinSet, SpawnedTask};
 use datafusion_datasource::write::demux::DemuxedStreamReceiver;
-use object_store::path::Path;
-use tokio::sync::mpsc::Receiver;
 
 use super::file::{Destination, FileRows};
 use super::written::Written;
@@ -29,19 +26,22 @@ pub(super) async fn fill(
     let mut failure = None;
     let mut demux_task = Some(demux_task);
     let mut more_files = true;
-    while let Some(event) = next_event(&mut files, more_files, &mut filling).await {
-        let outcome = match event {
-            Event::Begun(path, batches) => FileRows::new(Arc::clone(destination), path).map(|rows| {
-                filling.spawn(async { rows.fill(batches).await.map(Progress::Filled) });
-            }),
-            Event::AllBegun => {
-                more_files = false;
-                Ok(())
-            }
-            Event::Progress(outcome) => outcome.map(|progress| match progress {
+    loop {
+        let outcome = tokio::select! {
+            next = files.recv(), if more_files => match next {
+                Some((path, batches)) => FileRows::new(Arc::clone(destination), path).map(|rows| {
+                    filling.spawn(async { rows.fill(batches).await.map(Progress::Filled) });
+                }),
+                None => {
+                    more_files = false;
+                    Ok(())
+                }
+            },
+            Some(outcome) = filling.join_next() => joined(outcome).map(|progress| match progress {
                 Progress::Filled(rows) => filled.push_back(rows),
                 Progress::Finished(files) => written.add(files),
             }),
+            else => break,
         };
         if failure.is_none()
             && more_files
@@ -74,37 +74,11 @@ pub(super) async fn fill(
     }
 }
 
-/// What happens while files are written.
-enum Event {
-    /// The first rows of another file are there.
-    Begun(Path, Receiver<RecordBatch>),
-    /// No further file will begin.
-    AllBegun,
-    /// A file is further than before, or it failed.
-    Progress(Result<Progress>),
-}
-
 /// How far a file is.
 enum Progress {
     /// All of its rows are written.
     Filled(FileRows),
     Finished(Written),
-}
-
-/// Waits for what happens next; `None` if all files have begun and none is being written.
-async fn next_event(
-    files: &mut DemuxedStreamReceiver,
-    more_files: bool,
-    filling: &mut JoinSet<Result<Progress>>,
-) -> Option<Event> {
-    tokio::select! {
-        next = files.recv(), if more_files => Some(match next {
-            Some((path, batches)) => Event::Begun(path, batches),
-            None => Event::AllBegun,
-        }),
-        Some(outcome) = filling.join_next() => Some(Event::Progress(joined(outcome))),
-        else => None,
-    }
 }
 
 /// Completes all files, in addition to those `written`; if anything fails, none is left behind.

@@ -169,7 +169,9 @@ pub trait VortexDataFrameExt {
 #[async_trait]
 impl VortexDataFrameExt for DataFrame {
     async fn write_vortex(self, path: &str, options: VortexWriteOptions) -> Result<Vec<WrittenFile>> {
-        if options.is_single_file(path)? && options.options().is_some_and(|own| own.target_file_size > 0) {
+        if options.is_single_file(path)?
+            && options.options.as_ref().is_some_and(|own| own.target_file_size > 0)
+        {
             return plan_err!(
                 "{path}: target_file_size cuts rows into the files of a folder, but this is a single file"
             );
@@ -198,28 +200,28 @@ fn sink_of(plan: &Arc<dyn ExecutionPlan>) -> Option<&VortexSink> {
 
 /// The rows as a statement that writes them, like `COPY`.
 fn copy(rows: DataFrame, path: &str, options: &VortexWriteOptions) -> Result<DataFrame> {
-    for column in options.partition_by() {
+    for column in &options.partition_by {
         rows.schema().field_with_unqualified_name(column)?;
     }
     let formats = VortexFormatFactory::new();
-    let formats = match options.options() {
+    let formats = match &options.options {
         Some(options) => formats.with_options(options.clone()),
         None => formats,
     };
     let format = format_as_file_type(Arc::new(formats));
     let single_file = options.is_single_file(path)?.to_string();
     let mut of_sink = HashMap::from([("single_file_output".to_owned(), single_file)]);
-    let metadata = options.metadata().iter();
+    let metadata = options.metadata.iter();
     of_sink.extend(
         metadata.map(|(key, value)| (format!("format.{}{key}", user_metadata::PREFIX), value.clone())),
     );
-    let levels = options.column_levels().iter();
+    let levels = options.column_levels.iter();
     of_sink.extend(
         levels
             .map(|(column, level)| (format!("format.{}{column}", column_levels::PREFIX), level.to_string())),
     );
     let (state, rows) = rows.into_parts();
-    let (rows, columns) = (options.sorted(rows)?, options.partition_by().to_vec());
+    let (rows, columns) = (options.sorted(rows)?, options.partition_by.clone());
     let copy = LogicalPlanBuilder::copy_to(rows, output_url(path)?, format, of_sink, columns)?;
     Ok(DataFrame::new(state, copy.build()?))
 }

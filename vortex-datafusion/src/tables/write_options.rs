@@ -26,12 +26,12 @@ use crate::options::VortexOptions;
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct VortexWriteOptions {
-    partition_by: Vec<String>,
+    pub(super) partition_by: Vec<String>,
     sort_by: Vec<SortExpr>,
     single_file_output: Option<bool>,
-    options: Option<VortexOptions>,
-    metadata: Vec<(String, String)>,
-    column_levels: Vec<(String, Level)>,
+    pub(super) options: Option<VortexOptions>,
+    pub(super) metadata: Vec<(String, String)>,
+    pub(super) column_levels: Vec<(String, Level)>,
 }
 
 impl VortexWriteOptions {
@@ -88,26 +88,6 @@ impl VortexWriteOptions {
     pub fn with_column_level(mut self, column: impl Into<String>, level: Level) -> Self {
         self.column_levels.push((column.into(), level));
         self
-    }
-
-    /// The levels of single columns, in the order in which they were added.
-    pub(super) fn column_levels(&self) -> &[(String, Level)] {
-        &self.column_levels
-    }
-
-    /// The entries of metadata, in the order in which they were added.
-    pub(super) fn metadata(&self) -> &[(String, String)] {
-        &self.metadata
-    }
-
-    /// The columns that folders are named after.
-    pub(super) fn partition_by(&self) -> &[String] {
-        &self.partition_by
-    }
-
-    /// The options that replace those of the session.
-    pub(super) fn options(&self) -> Option<&VortexOptions> {
-        self.options.as_ref()
     }
 
     /// The rows in the order in which they are written.

@@ -1,10 +1,9 @@
 //! The floats that integers represent.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use arrow::array::ArrowPrimitiveType;
+use arrow::array::{ArrowNativeTypeOp, ArrowPrimitiveType};
 use arrow::datatypes::{ArrowNativeType, Float32Type, Float64Type};
 
 use crate::dtype::PType;
@@ -15,7 +14,7 @@ use crate::scalar::{Scalar, Value};
 pub(super) const ROWS_AT_A_TIME: usize = 1024;
 
 /// A float type that decimals can be decoded to.
-pub(super) trait Float: ArrowNativeType + fmt::Debug {
+pub(super) trait Float: ArrowNativeTypeOp + ArrowNativeType + fmt::Debug {
     type Arrow: ArrowPrimitiveType<Native = Self>;
     /// The integer type of the same width.
     type Integer: ArrowNativeType;
@@ -35,9 +34,6 @@ pub(super) trait Float: ArrowNativeType + fmt::Debug {
     fn of(constant: &Scalar) -> Option<Self>;
 
     fn into_value(self) -> Value;
-
-    /// Total order.
-    fn order(self, other: Self) -> Ordering;
 }
 
 /// The factors applied to an integer.
@@ -76,10 +72,6 @@ impl Float for f32 {
 
     fn into_value(self) -> Value {
         Value::F32(self)
-    }
-
-    fn order(self, other: f32) -> Ordering {
-        self.total_cmp(&other)
     }
 }
 
@@ -130,10 +122,6 @@ impl Float for f64 {
 
     fn into_value(self) -> Value {
         Value::F64(self)
-    }
-
-    fn order(self, other: f64) -> Ordering {
-        self.total_cmp(&other)
     }
 }
 

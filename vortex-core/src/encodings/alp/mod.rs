@@ -119,12 +119,12 @@ impl<F: Float> AlpArray<F> {
 
     /// The first integer whose value is not below `constant`.
     fn not_below(&self, constant: F) -> i128 {
-        self.first(|value| value.order(constant).is_ge())
+        self.first(|value| value.compare(constant).is_ge())
     }
 
     /// The first integer whose value is above `constant`.
     fn above(&self, constant: F) -> i128 {
-        self.first(|value| value.order(constant).is_gt())
+        self.first(|value| value.compare(constant).is_gt())
     }
 
     /// The test of the integers that is equivalent to `predicate`; `None` if only the values can tell.

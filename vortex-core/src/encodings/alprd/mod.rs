@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrowPrimitiveType, PrimitiveArray};
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
-use arrow::datatypes::{ArrowNativeType, DataType, Float32Type, Float64Type};
+use arrow::datatypes::{DataType, Float32Type, Float64Type};
 
 use super::Encoding;
 use super::shared::patches::{Patches, PatchesMessage};
@@ -25,6 +25,7 @@ use crate::array::{
     ArrayRef, EncodedArray, EncodedRef, Header, Node, Pick, Validity, decode_raw, into_vec, present,
 };
 use crate::dtype::{DType, PType};
+use crate::kernels::Word;
 use crate::kernels::gather::in_range;
 use crate::{Error, Result};
 
@@ -125,41 +126,17 @@ struct AlpRdArray {
     patches: Option<Patches>,
 }
 
-/// The bits of a float.
-trait Bits: ArrowNativeType + std::ops::BitOr<Output = Self> + std::ops::BitAnd<Output = Self> {
-    /// The left part, shifted into place.
-    fn left(part: u16, right_bit_width: u32) -> Self;
-
-    /// A mask of the bits of the right part.
-    fn right_mask(right_bit_width: u32) -> Self;
-}
-
-macro_rules! bits {
-    ($($B:ty),*) => {$(
-        impl Bits for $B {
-            fn left(part: u16, right_bit_width: u32) -> Self {
-                <$B>::from(part) << right_bit_width
-            }
-
-            fn right_mask(right_bit_width: u32) -> Self {
-                (1 << right_bit_width) - 1
-            }
-        }
-    )*};
-}
-
-bits!(u32, u64);
-
 impl AlpRdArray {
-    fn decode_bits<B: Bits, F: ArrowPrimitiveType>(&self) -> Result<ArrayRef> {
+    fn decode_bits<W: Word, F: ArrowPrimitiveType>(&self) -> Result<ArrayRef> {
         let width = self.right_bit_width;
-        let mut table = [B::default(); MAX_ENTRIES];
+        let left = |part: u16| W::narrow(part.into()) << width as usize;
+        let mut table = [W::ZERO; MAX_ENTRIES];
         for (slot, entry) in table.iter_mut().zip(self.dictionary.iter()) {
-            *slot = B::left(*entry, width);
+            *slot = left(*entry);
         }
         let (codes, nulls) = decode_raw::<u16>(&self.codes)?;
         self.check_codes(&codes, nulls.as_ref())?;
-        let (right, _) = decode_raw::<B>(&self.right)?;
+        let (right, _) = decode_raw::<W>(&self.right)?;
         let mut bits = into_vec(right, self.limits())?;
         for (bits, code) in bits.iter_mut().zip(codes.iter()) {
             *bits = *bits | table[usize::from(*code) % MAX_ENTRIES];
@@ -167,9 +144,9 @@ impl AlpRdArray {
         if let Some(patches) = &self.patches {
             let located = patches.locate()?;
             let (parts, _) = decode_raw::<u16>(&located.values)?;
-            let mask = B::right_mask(width);
+            let mask = !(W::MAX << width as usize);
             for (row, part) in located.rows().zip(parts.iter()) {
-                bits[row] = bits[row] & mask | B::left(*part, width);
+                bits[row] = bits[row] & mask | left(*part);
             }
         }
         let len = bits.len();

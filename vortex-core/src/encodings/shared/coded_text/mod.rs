@@ -58,6 +58,31 @@ pub(in crate::encodings) fn answers(predicate: &Predicate) -> bool {
     }
 }
 
+/// The constants of which a predicate looks for equal rows; `None` if it looks for others.
+fn constants(predicate: &Predicate) -> Option<Vec<&[u8]>> {
+    match predicate {
+        Predicate::Compare(CompareOp::Eq | CompareOp::NotEq, constant) => Some(vec![constant.as_bytes()?]),
+        Predicate::In(list) if list.values().len() <= MAX_NEEDLES => {
+            list.values().iter().map(Scalar::as_bytes).collect()
+        }
+        Predicate::Like(like) => match like.pattern()? {
+            Pattern::Equals(text) => Some(vec![text.as_bytes()]),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The outcome of such a predicate, given which rows equal a constant.
+fn of_equal(predicate: &Predicate, found: BooleanBuffer, nulls: Option<NullBuffer>) -> BooleanArray {
+    match predicate {
+        Predicate::In(list) => list.outcome(found, nulls),
+        Predicate::Compare(CompareOp::NotEq, _) => BooleanArray::new(!&found, nulls),
+        Predicate::Like(like) if like.negated => BooleanArray::new(!&found, nulls),
+        _ => BooleanArray::new(found, nulls),
+    }
+}
+
 /// The rows that may be equal to a constant of the predicate, as their decoded lengths tell; `None` if it does not look
 /// for equal rows.
 ///
@@ -67,20 +92,10 @@ pub(in crate::encodings) fn as_long(
     lengths: &EncodedRef,
     predicate: &Predicate,
 ) -> Result<Option<BooleanBuffer>> {
-    let wanted: Vec<usize> = match predicate {
-        Predicate::Compare(CompareOp::Eq | CompareOp::NotEq, constant) => {
-            constant.as_bytes().map(<[u8]>::len).into_iter().collect()
-        }
-        Predicate::In(list) => list.values().iter().filter_map(Scalar::as_bytes).map(<[u8]>::len).collect(),
-        Predicate::Like(like) => match like.pattern() {
-            Some(Pattern::Equals(text)) => vec![text.len()],
-            _ => return Ok(None),
-        },
-        _ => return Ok(None),
-    };
+    let Some(constants) = constants(predicate) else { return Ok(None) };
     // No row has a length that its type does not have.
-    let scalar = |len: usize| Scalar::integer(lengths.dtype(), len as i128);
-    let wanted: Vec<Scalar> = wanted.into_iter().filter_map(scalar).collect();
+    let scalar = |constant: &[u8]| Scalar::integer(lengths.dtype(), constant.len() as i128);
+    let wanted: Vec<Scalar> = constants.into_iter().filter_map(scalar).collect();
     let predicate = match wanted.as_slice() {
         [] => return Ok(Some(BooleanBuffer::new_unset(lengths.len()))),
         [one] => Predicate::Compare(CompareOp::Eq, one.clone()),
@@ -97,15 +112,15 @@ pub(in crate::encodings) fn matches(
     nulls: Option<NullBuffer>,
     predicate: &Predicate,
 ) -> Option<BooleanArray> {
+    if let Some(constants) = constants(predicate) {
+        let needles: Vec<Needle> = constants.into_iter().map(Needle::new).collect();
+        let is_equal = |row| needles.iter().any(|needle| rows.against(row, needle) == Against::Equal);
+        return Some(of_equal(predicate, each_among(rows, among, is_equal), nulls));
+    }
     let outcome = match predicate {
         Predicate::Compare(op, constant) => {
             let needle = Needle::new(constant.as_bytes()?);
-            let equal = || each_among(rows, among, |row| rows.against(row, &needle) == Against::Equal);
-            match op {
-                CompareOp::Eq => equal(),
-                CompareOp::NotEq => !&equal(),
-                op => each(rows, |row| op.holds(rows.against(row, &needle).ordering())),
-            }
+            each(rows, |row| op.holds(rows.against(row, &needle).ordering()))
         }
         Predicate::Between(low, high) => {
             let (low, high) = (Needle::new(low.as_bytes()?), Needle::new(high.as_bytes()?));
@@ -113,13 +128,9 @@ pub(in crate::encodings) fn matches(
                 rows.against(row, &low).ordering().is_ge() && rows.against(row, &high).ordering().is_le()
             })
         }
-        Predicate::In(list) => return is_in(rows, among, nulls, list),
         Predicate::Like(like) => {
             let found = match like.pattern()? {
-                Pattern::Equals(text) => {
-                    let needle = Needle::new(text.as_bytes());
-                    each_among(rows, among, |row| rows.against(row, &needle) == Against::Equal)
-                }
+                Pattern::Equals(_) => return None,
                 Pattern::StartsWith(text) => {
                     let needle = Needle::new(text.as_bytes());
                     each(rows, |row| rows.against(row, &needle).starts_with())
@@ -153,24 +164,8 @@ pub(in crate::encodings) fn matches_none(
     predicate: &Predicate,
 ) -> Option<BooleanArray> {
     let among = among.filter(|among| among.count_set_bits() == 0)?;
-    matches(&Unread(among.len()), Some(among), nulls.cloned(), predicate)
-}
-
-/// Rows of which none is compared.
-struct Unread(usize);
-
-impl CodedRows for Unread {
-    fn len(&self) -> usize {
-        self.0
-    }
-
-    fn against(&self, _row: usize, _needle: &Needle) -> Against {
-        Against::Below
-    }
-
-    fn accepted(&self, _automaton: &Automaton, _among: Option<&BooleanBuffer>) -> Option<BooleanBuffer> {
-        None
-    }
+    constants(predicate)?;
+    Some(of_equal(predicate, BooleanBuffer::new_unset(among.len()), nulls.cloned()))
 }
 
 /// As [`each`], for a property that only rows `among` these may have.
@@ -184,23 +179,6 @@ fn each_among(
     found.append_n(rows.len(), false);
     among.set_indices().filter(|row| holds(*row)).for_each(|row| found.set_bit(row, true));
     found.finish()
-}
-
-fn is_in(
-    rows: &impl CodedRows,
-    among: Option<&BooleanBuffer>,
-    nulls: Option<NullBuffer>,
-    list: &InList,
-) -> Option<BooleanArray> {
-    if list.values().len() > MAX_NEEDLES {
-        return None;
-    }
-    let needles: Vec<Needle> =
-        list.values().iter().map(|value| value.as_bytes().map(Needle::new)).collect::<Option<_>>()?;
-    let found = each_among(rows, among, |row| {
-        needles.iter().any(|needle| rows.against(row, needle) == Against::Equal)
-    });
-    Some(list.outcome(found, nulls))
 }
 
 /// The number of bytes of each row of concatenated codes, as the child of an array. Single rows are loaded without the

@@ -146,13 +146,16 @@ impl FileFormat for Corrected {
     }
 }
 
-/// Creates formats as DataFusion does, and corrects them.
+/// Creates formats for files of an extension as DataFusion does, and corrects them.
 #[derive(Debug)]
-pub(super) struct CorrectedFormats(pub(super) Arc<dyn FileFormatFactory>);
+pub(super) struct CorrectedFormats {
+    pub(super) extension: &'static str,
+    pub(super) formats: Arc<dyn FileFormatFactory>,
+}
 
 impl GetExt for CorrectedFormats {
     fn get_ext(&self) -> String {
-        self.0.get_ext()
+        self.extension.to_owned()
     }
 }
 
@@ -162,10 +165,10 @@ impl FileFormatFactory for CorrectedFormats {
         session: &dyn Session,
         options: &HashMap<String, String>,
     ) -> Result<Arc<dyn FileFormat>> {
-        Ok(Arc::new(Corrected::new(self.0.create(session, options)?, false)))
+        Ok(Arc::new(Corrected::new(self.formats.create(session, options)?, false)))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(Corrected::new(self.0.default(), false))
+        Arc::new(Corrected::new(self.formats.default(), false))
     }
 }

@@ -10,18 +10,16 @@ mod parquet;
 mod text;
 mod whole_files;
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use datafusion::catalog::Session;
-use datafusion::common::{GetExt, Result};
+use datafusion::common::Result;
+use datafusion::datasource::file_format::FileFormatFactory;
 use datafusion::datasource::file_format::arrow::ArrowFormatFactory;
 use datafusion::datasource::file_format::csv::CsvFormatFactory;
 use datafusion::datasource::file_format::json::JsonFormatFactory;
 use datafusion::datasource::file_format::parquet::ParquetFormatFactory;
-use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
 use datafusion::prelude::SessionContext;
 
 pub(crate) use corrected::Corrected;
@@ -78,50 +76,19 @@ impl Format {
 pub(crate) fn register(context: &SessionContext) -> Result<()> {
     let state = context.state_ref();
     let mut state = state.write();
-    let formats: [Arc<dyn FileFormatFactory>; 4] = [
-        Arc::new(ArrowFormatFactory::new()),
-        Arc::new(CsvFormatFactory::new()),
-        Arc::new(JsonFormatFactory::new()),
-        Arc::new(ParquetFormatFactory::new()),
+    let formats: [(Format, Arc<dyn FileFormatFactory>); 4] = [
+        (Format::Arrow, Arc::new(ArrowFormatFactory::new())),
+        (Format::Csv, Arc::new(CsvFormatFactory::new())),
+        (Format::Json, Arc::new(JsonFormatFactory::new())),
+        (Format::Parquet, Arc::new(ParquetFormatFactory::new())),
     ];
-    for formats in formats {
-        state.register_file_format(Arc::new(CorrectedFormats(formats)), true)?;
-    }
-    for format in Format::value_variants() {
-        let Some(formats) = state.get_file_format_factory(format.extension()) else { continue };
-        for extension in &format.extensions()[1..] {
+    for (format, formats) in formats {
+        for extension in format.extensions() {
             let formats = Arc::clone(&formats);
-            state.register_file_format(Arc::new(OtherExtension { extension, formats }), true)?;
+            state.register_file_format(Arc::new(CorrectedFormats { extension, formats }), true)?;
         }
     }
     Ok(())
-}
-
-/// A format under another extension than its usual one.
-#[derive(Debug)]
-struct OtherExtension {
-    extension: &'static str,
-    formats: Arc<dyn FileFormatFactory>,
-}
-
-impl GetExt for OtherExtension {
-    fn get_ext(&self) -> String {
-        self.extension.to_owned()
-    }
-}
-
-impl FileFormatFactory for OtherExtension {
-    fn create(
-        &self,
-        session: &dyn Session,
-        options: &HashMap<String, String>,
-    ) -> Result<Arc<dyn FileFormat>> {
-        self.formats.create(session, options)
-    }
-
-    fn default(&self) -> Arc<dyn FileFormat> {
-        self.formats.default()
-    }
 }
 
 #[cfg(test)]

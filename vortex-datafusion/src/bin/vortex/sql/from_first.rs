@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use super::visit::visit_mut;
+use super::visit::visit;
 
 /// Puts `SELECT *` before each `FROM` with which a query begins, and which no `SELECT` follows.
 pub(super) fn select_all(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Vec<TokenWithSpan> {
@@ -104,7 +104,7 @@ fn selects(after: &[TokenWithSpan]) -> bool {
 
 /// Makes queries of a statement that select nothing select all columns.
 pub(super) fn complete(statement: &mut Statement) {
-    let _ = visit_mut(statement, &mut SelectAll);
+    let _ = visit(statement, &mut SelectAll);
 }
 
 struct SelectAll;

@@ -3,13 +3,13 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{GroupByExpr, Select, TableFactor, Visitor};
+use datafusion::sql::sqlparser::ast::{GroupByExpr, Select, TableFactor, VisitorMut};
 
 use super::visit::visit;
 use crate::failure::{Failure, Outcome};
 
 /// Refuses a statement with such a clause. See `tests/it/upstream/files.rs`: `samples_of_tables_are_whole_tables`.
-pub(super) fn check(statement: &Statement) -> Outcome {
+pub(super) fn check(statement: &mut Statement) -> Outcome {
     match visit(statement, &mut Ignored) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(clause) => Err(Failure::error(format!("{clause}, which DataFusion would ignore"))),
@@ -18,11 +18,11 @@ pub(super) fn check(statement: &Statement) -> Outcome {
 
 struct Ignored;
 
-impl Visitor for Ignored {
+impl VisitorMut for Ignored {
     /// The clause, and what to write instead.
     type Break = &'static str;
 
-    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<Self::Break> {
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<Self::Break> {
         match table {
             TableFactor::Table { sample: Some(_), .. } | TableFactor::Derived { sample: Some(_), .. } => {
                 ControlFlow::Break("use WHERE random() < 0.1 instead of TABLESAMPLE")
@@ -34,7 +34,7 @@ impl Visitor for Ignored {
         }
     }
 
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Self::Break> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         let (GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers)) = &select.group_by;
         if !modifiers.is_empty() {
             return ControlFlow::Break(
@@ -69,8 +69,8 @@ mod tests {
             ("SELECT * FROM t PARTITION (p0)", true),
             ("SELECT tablesample FROM t GROUP BY ROLLUP (tablesample)", false),
         ] {
-            let statement = DFParser::parse_sql(sql).unwrap().pop_front().unwrap();
-            assert_eq!(check(&statement).is_err(), is_refused, "{sql}");
+            let mut statement = DFParser::parse_sql(sql).unwrap().pop_front().unwrap();
+            assert_eq!(check(&mut statement).is_err(), is_refused, "{sql}");
         }
     }
 }

@@ -1,66 +1,24 @@
 //! The places that a statement names, in `FROM` or as arguments of table functions.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use datafusion::common::DataFusionError;
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, ObjectName, ObjectNamePart, TableFactor, Visitor,
-};
 
-use super::visit::visit;
+use super::visit::for_each_name;
 use crate::failure::Failure;
 
-/// What a statement names that may be a place: tables, and texts that table functions are given.
-pub(super) fn places_in(statement: &Statement) -> Vec<String> {
-    let mut places = Places::default();
-    let _ = visit(statement, &mut places);
-    places.0
+/// What a statement reads that may be a place: tables, and texts that table functions are given.
+pub(super) fn places_in(statement: &mut Statement) -> Vec<String> {
+    let mut places = Vec::new();
+    for_each_name(statement, |name| places.push(name.clone()));
+    places
 }
 
 /// Whether a name is that of a store or of several files.
 pub(super) fn is_place(name: &str) -> bool {
     name.contains("://") || name.contains(['*', '?', '['])
-}
-
-#[derive(Default)]
-struct Places(Vec<String>);
-
-impl Places {
-    fn add_argument(&mut self, argument: &FunctionArg) {
-        match argument {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => {
-                self.0.extend(value.clone().into_string());
-            }
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Identifier(name))) => {
-                self.0.push(name.value.clone())
-            }
-            _ => {}
-        }
-    }
-}
-
-impl Visitor for Places {
-    type Break = ();
-
-    fn pre_visit_relation(&mut self, table: &ObjectName) -> ControlFlow<()> {
-        if let [ObjectNamePart::Identifier(name)] = table.0.as_slice() {
-            self.0.push(name.value.clone());
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<()> {
-        let arguments = match table {
-            TableFactor::Table { args: Some(function), .. } => function.args.as_slice(),
-            TableFactor::Function { args, .. } => args,
-            _ => &[],
-        };
-        arguments.iter().for_each(|argument| self.add_argument(argument));
-        ControlFlow::Continue(())
-    }
 }
 
 /// An error of the planner. If there is no table of a name that looks like a place, it tells what is at the
@@ -128,8 +86,8 @@ mod tests {
             ("CREATE VIEW v AS SELECT * FROM 'a/*.vortex'", vec!["a/*.vortex"]),
             ("PREPARE p AS SELECT * FROM 'a/*.vortex'", vec!["a/*.vortex"]),
         ] {
-            let statement = DFParser::parse_sql(sql).unwrap().pop_front().unwrap();
-            assert_eq!(places_in(&statement), expected, "{sql}");
+            let mut statement = DFParser::parse_sql(sql).unwrap().pop_front().unwrap();
+            assert_eq!(places_in(&mut statement), expected, "{sql}");
         }
     }
 }

@@ -63,7 +63,7 @@ impl Session {
         let dialect = self.dialect()?;
         let mut statements = parse(sql, dialect.as_ref())?;
         while let Some(mut statement) = statements.pop_front() {
-            ignored::check(&statement)?;
+            ignored::check(&mut statement)?;
             complete(&mut statement);
             set_default(&mut statement);
             describe(&mut statement);
@@ -82,7 +82,7 @@ impl Session {
         Ok(())
     }
 
-    async fn run_statement(&self, statement: Statement) -> Outcome {
+    async fn run_statement(&self, mut statement: Statement) -> Outcome {
         let start = Instant::now();
         // DataFusion would cache listings of folders forever, and would answer queries about replaced files
         // from their old statistics. See `tests/it/upstream/files.rs`: `listings_are_kept_without_a_time_limit`.
@@ -96,7 +96,7 @@ impl Session {
         if shows_settings(&statement) {
             print.maxrows = MaxRows::Unlimited;
         }
-        for place in places_in(&statement) {
+        for place in places_in(&mut statement) {
             // What is no place of files is told by the planner.
             if is_place(&place)
                 && let Ok(url) = listing_url(&place)
