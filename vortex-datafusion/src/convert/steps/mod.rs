@@ -24,7 +24,7 @@ use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, Column, Litera
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use super::boundary::{Boundary, Values};
-use super::chains::joined;
+use super::chains::{chain, joined};
 use super::scalar::{cast_is_monotonic, cast_is_strictly_monotonic, digits, is_coarse, is_fixed};
 use super::simplify::{is_nan, is_zero, simplest};
 
@@ -252,17 +252,27 @@ impl Step {
         if values.is_empty() || values.len() > MOST_SEARCHED || !values.iter().all(|value| is_plain(value)) {
             return Ok(None);
         }
-        // An operand that is not a column would be computed for each of them.
-        if values.len() > 1 && !self.inner.is::<Column>() {
-            return Ok(None);
-        }
         let (op, all) = if negated { (Operator::NotEq, Operator::And) } else { (Operator::Eq, Operator::Or) };
         let mut each = Vec::with_capacity(values.len());
         for value in values {
             let Some(compared) = self.compare(op, value, schema)? else { return Ok(None) };
+            let compared = simplest(&compared, schema)?.unwrap_or(compared);
+            // The operand would be computed for each of them.
+            if values.len() > 1 && !compares_columns(&compared) {
+                return Ok(None);
+            }
             each.push(compared);
         }
         Ok(Some(joined(all, &each)))
+    }
+}
+
+/// Whether a filter consists of comparisons of columns with constants.
+fn compares_columns(filter: &Arc<dyn PhysicalExpr>) -> bool {
+    let is_operand = |operand: &Arc<dyn PhysicalExpr>| operand.is::<Column>() || operand.is::<Literal>();
+    match chain(filter) {
+        Some((_, parts)) => parts.into_iter().all(compares_columns),
+        None => filter.children().into_iter().all(is_operand),
     }
 }
 

@@ -327,6 +327,28 @@ fn what_no_value_can_be_is_none_of_those_that_a_function_fails_for() {
 }
 
 #[test]
+fn lists_are_compared_one_by_one_only_if_that_computes_nothing_again() {
+    let schema = Schema::new(vec![
+        Field::new("t", DataType::Timestamp(TimeUnit::Second, None), true),
+        Field::new("n", DataType::Int64, true),
+    ]);
+    let column = |name| col(name, &schema).unwrap();
+    let day = call(date_trunc(), vec![lit("day"), column("t")], &schema);
+    let day = cast(day, &schema, DataType::Date32).unwrap();
+    let remainder = binary(column("n"), Operator::Modulo, lit(100_000i64), &schema).unwrap();
+    let time = call(to_timestamp_seconds(&ConfigOptions::default()), vec![remainder], &schema);
+    let hour = call(date_trunc(), vec![lit("hour"), time], &schema);
+    for (operand, is_gone) in [(day, true), (hour, false)] {
+        let of = operand.data_type(&schema).unwrap();
+        let value = |text: &str| lit(ScalarValue::from(text).cast_to(&of).unwrap());
+        let values = vec![value("1970-01-01"), value("1970-01-02")];
+        let list = in_list(Arc::clone(&operand), values, &false, &schema).unwrap();
+        let simple = simplify(list, &schema).unwrap().to_string();
+        assert_eq!(!simple.contains("date_trunc"), is_gone, "{simple}");
+    }
+}
+
+#[test]
 fn what_does_not_keep_the_order_is_kept() {
     let time = |zone: Option<&str>| DataType::Timestamp(TimeUnit::Microsecond, zone.map(Into::into));
     let schema = Schema::new(vec![
