@@ -13,7 +13,7 @@ use arrow::datatypes::{DataType, Field, Fields};
 use arrow::ipc::writer::FileWriter;
 use datafusion::common::Result;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use vortex_datafusion::{VortexDataFrameExt as _, VortexWriteOptions};
+use vortex_datafusion::{VortexDataFrameExt as _, VortexOptions, VortexWriteOptions};
 
 /// Rows of `facts`: three splits of narrow columns, and more of all columns.
 const FACTS: u64 = 150_000;
@@ -25,7 +25,8 @@ const BATCH: usize = 8192;
 /// Writes the tables as files of a type, `arrow` or `vortex`, into a folder.
 pub(crate) async fn write(folder: &Path, extension: &str) -> Result<()> {
     std::fs::create_dir_all(folder)?;
-    for (name, rows) in [("facts", facts()?), ("wide", wide()?)] {
+    let filters = "noise, code, price, moment, few, place.x";
+    for (name, rows, bloom_filters) in [("facts", facts()?, filters), ("wide", wide()?, "")] {
         let path = folder.join(format!("{name}.{extension}"));
         if extension == "arrow" {
             let mut writer = FileWriter::try_new(File::create(path)?, &rows.schema())?;
@@ -39,7 +40,9 @@ pub(crate) async fn write(folder: &Path, extension: &str) -> Result<()> {
             let session = SessionContext::new_with_config(config);
             vortex_datafusion::register(&session)?;
             let rows = session.read_batch(rows)?;
-            rows.write_vortex(&path.to_string_lossy(), VortexWriteOptions::new()).await?;
+            let options = VortexOptions::default().with(|it| it.bloom_filters = bloom_filters.to_owned());
+            let options = VortexWriteOptions::new().with_options(options);
+            rows.write_vortex(&path.to_string_lossy(), options).await?;
         }
     }
     Ok(())

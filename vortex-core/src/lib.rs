@@ -61,6 +61,7 @@
 compile_error!("vortex-core reads values in place, so it needs a little-endian target with 64-bit addresses");
 
 pub mod array;
+mod bloom;
 mod budget;
 mod compress;
 pub mod dtype;

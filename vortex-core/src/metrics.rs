@@ -48,8 +48,10 @@ metrics! {
     splits_withdrawn,
     /// Splits read.
     splits_scanned,
-    /// Zones skipped by static filters.
+    /// Zones skipped by static filters, because of statistics.
     zones_pruned,
+    /// Other zones skipped because of Bloom filters.
+    zones_pruned_bloom,
     /// Zones skipped by filters that tightened during the scan.
     zones_pruned_dynamic,
     /// Zones whose rows all match a filter according to statistics.

@@ -34,6 +34,7 @@ const COUNTERS: &[(Of, &str, MetricType, MetricCategory)] = {
         (|scan| &scan.splits_withdrawn, "splits_withdrawn", Dev, Uncategorized),
         (|scan| &scan.splits_scanned, "splits_scanned", Dev, Uncategorized),
         (|scan| &scan.zones_pruned, "zones_pruned_statistics", Summary, Uncategorized),
+        (|scan| &scan.zones_pruned_bloom, "zones_pruned_bloom_filter", Summary, Uncategorized),
         (|scan| &scan.zones_pruned_dynamic, "zones_pruned_dynamic_filter", Summary, Uncategorized),
         (|scan| &scan.zones_fully_matched, "zones_fully_matched", Dev, Uncategorized),
         (|scan| &scan.rows_pruned, "rows_pruned_statistics", Dev, Rows),

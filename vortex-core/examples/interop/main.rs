@@ -123,10 +123,18 @@ async fn write_at(
     }
     expected.finish()?;
     let sink = LocalSink::create(folder.join(format!("{name}.vortex")))?;
-    let options = WriteOptions::new().with_min_reader(profile).with_level(level);
+    let mut options = WriteOptions::new().with_min_reader(profile).with_level(level);
+    // No reader may stumble over them.
+    for field in schema.fields().iter().filter(|field| level == Level::Default && has_bloom_filter(field)) {
+        options = options.with_bloom_filter(field.name().as_str());
+    }
     let stream = futures::stream::iter(batches.into_iter().map(Ok::<_, vortex_core::Error>));
     write_stream(sink, schema, stream, options).await?;
     Ok(())
+}
+
+fn has_bloom_filter(field: &FieldRef) -> bool {
+    field.data_type().is_integer() || matches!(field.data_type(), DataType::Utf8 | DataType::Utf8View)
 }
 
 /// The field in types that Python can compare and filter.

@@ -46,15 +46,7 @@ impl Levels {
     /// # Errors
     /// If it has not; the error tells which fields there are.
     pub(crate) fn check(&self, of: &DType) -> Result<()> {
-        for path in self.fields.keys() {
-            let mut dtype = of;
-            for (depth, name) in path.names().iter().enumerate() {
-                let fields = dtype.as_struct();
-                let field = fields.and_then(|fields| fields.dtypes().get(fields.position(name)?));
-                dtype = field.ok_or_else(|| path.missing(depth, dtype))?;
-            }
-        }
-        Ok(())
+        self.fields.keys().try_for_each(|path| path.dtype_in(of).map(drop))
     }
 }
 

@@ -27,9 +27,9 @@ pub(crate) use like::Pattern;
 pub use predicate::{CompareOp, Predicate};
 pub use rows::RowPredicate;
 
-use crate::Error;
 use crate::dtype::DType;
 use crate::scalar::Scalar;
+use crate::{Error, Result};
 
 /// A path of field names from the root: `["address", "city"]`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,6 +50,18 @@ impl FieldPath {
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
         Self::new(self.0.iter().cloned().chain([name.into()]))
+    }
+
+    /// The type of the field of a struct.
+    ///
+    /// # Errors
+    /// If there is none; the error tells which fields there are.
+    pub(crate) fn dtype_in<'a>(&self, root: &'a DType) -> Result<&'a DType> {
+        self.names().iter().enumerate().try_fold(root, |dtype, (depth, name)| {
+            let fields = dtype.as_struct();
+            let field = fields.and_then(|fields| fields.dtypes().get(fields.position(name)?));
+            field.ok_or_else(|| self.missing(depth, dtype))
+        })
     }
 
     /// The error for a field that does not exist: `dtype`, which the first `depth` names lead to, has none of the next

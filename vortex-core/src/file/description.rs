@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use arrow::buffer::Buffer;
 
-use super::footer::{ARROW_SCHEMA_KEY, MAX_KEPT_VALUE_LEN, MAX_SCHEMA_BYTES};
+use super::footer::{ARROW_SCHEMA_KEY, MAX_BLOOM_INDEX_BYTES, MAX_KEPT_VALUE_LEN, MAX_SCHEMA_BYTES};
 use super::{MAGIC, VERSION};
+use crate::bloom::BLOOM_FILTERS_KEY;
 use crate::io::{READ_ALIGNMENT, ReadAt, Scheduler};
 use crate::limits::Limits;
 use crate::row_ranges::merged;
@@ -74,14 +75,15 @@ impl DescriptionParts {
     /// of the checksums.
     pub(super) fn needed(&self, checksums: bool) -> Result<Vec<Range<u64>>> {
         let mut needed = self.named_parts().map(|(_, part)| self.range(part)).collect::<Result<Vec<_>>>()?;
-        // Files are readable without the Arrow schema.
+        // Files are readable without the Arrow schema, and without Bloom filters.
         let schema = self.entry(ARROW_SCHEMA_KEY).filter(|part| part.length <= MAX_SCHEMA_BYTES);
         // The footer describes a segment in more bytes than its checksum has: a longer entry cannot be valid.
         let most = MAX_CHECKSUMS_OF_OTHERS.saturating_add(self.postscript.footer.length);
         let checksums = self.entry(CHECKSUMS_KEY).filter(|part| checksums && part.length <= most);
         let entries = self.postscript.metadata.iter().take(MAX_USER_METADATA).map(|(_, part)| part);
         let kept = entries.filter(|part| part.length <= MAX_KEPT_VALUE_LEN);
-        let parts = kept.chain(schema).chain(checksums);
+        let filters = self.entry(BLOOM_FILTERS_KEY).filter(|part| part.length <= MAX_BLOOM_INDEX_BYTES);
+        let parts = kept.chain(schema).chain(checksums).chain(filters);
         needed.extend(parts.filter_map(|part| self.range(part).ok()));
         Ok(needed)
     }

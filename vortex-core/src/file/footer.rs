@@ -10,8 +10,10 @@ use super::description::{DescriptionBytes, DescriptionParts};
 use super::zone_maps::KeptZoneMaps;
 use super::{OpenOptions, Segment, SegmentId};
 use crate::array::can_decode_as;
+use crate::bloom::{BLOOM_FILTERS_KEY, BloomFilters};
 use crate::dtype::stored::may_be_stored_as;
 use crate::dtype::{DType, ROOT_COLUMN, StructType};
+use crate::expr::FieldPath;
 use crate::layout::{LayoutNode, LayoutRef};
 use crate::once::get_or_try_init;
 use crate::segments::checksums::CHECKSUMS_KEY;
@@ -27,6 +29,8 @@ use crate::{Error, Result};
 pub(super) const MAX_KEPT_VALUE_LEN: u32 = 4 << 10;
 /// Maximum length of the Arrow schema if it has to be read on its own.
 pub(crate) const MAX_SCHEMA_BYTES: u32 = 16 << 20;
+/// A longer entry that tells where Bloom filters lie is not read: it has some 10 bytes per column and 8 million rows.
+pub(super) const MAX_BLOOM_INDEX_BYTES: u32 = 1 << 20;
 /// Key of the user metadata entry with the Arrow schema that a file was written from.
 pub(crate) const ARROW_SCHEMA_KEY: &str = "vortex-core.arrow-schema";
 /// Key of the user metadata entry with the version of this crate that wrote a file. Statistics of such a file call a
@@ -63,6 +67,9 @@ pub struct Footer {
     /// The Arrow schema that the file was written from, as stored.
     stored_schema: Option<Box<[u8]>>,
     schema: OnceLock<SchemaRef>,
+    bloom_filters: BloomFilters,
+    /// Why there are none although the file has some.
+    unusable_bloom_filters: Option<Error>,
     file_size: u64,
     /// Approximate bytes of what the description becomes in memory.
     parsed_bytes: usize,
@@ -107,6 +114,14 @@ impl Footer {
         });
         let stored_schema =
             description.entry(ARROW_SCHEMA_KEY).and_then(|entry| part(entry).ok()).map(Into::into);
+        let bloom_filters = description
+            .entry(BLOOM_FILTERS_KEY)
+            .map(|entry| BloomFilters::parse(part(entry)?, row_count, description.file_size));
+        // Only scans that look for single values miss broken ones.
+        let (bloom_filters, unusable_bloom_filters) = match bloom_filters.transpose() {
+            Ok(filters) => (filters.unwrap_or_default(), None),
+            Err(error) => (BloomFilters::default(), Some(error)),
+        };
         let table = SegmentTable::try_new(&tables, &bytes.end, description.file_size, registry, limits)?;
         let user_metadata = user_metadata(description, |entry| part(entry).ok().map(Arc::from))?;
         // A layout that is used takes as much again.
@@ -124,6 +139,8 @@ impl Footer {
             user_metadata,
             stored_schema,
             schema: OnceLock::new(),
+            bloom_filters,
+            unusable_bloom_filters,
             file_size: description.file_size,
             parsed_bytes,
             zone_maps: KeptZoneMaps::new(room.min(MIN_ZONE_MAPS + described_bytes * 4)),
@@ -205,6 +222,21 @@ impl Footer {
         Ok(field.unwrap_or_else(|| Arc::clone(&self.layout)))
     }
 
+    /// The Bloom filters of the columns that have some.
+    pub(crate) fn bloom_filters(&self) -> &BloomFilters {
+        &self.bloom_filters
+    }
+
+    /// Why scans use none of the file's Bloom filters, if they are broken.
+    pub(crate) fn unusable_bloom_filters(&self) -> Option<&Error> {
+        self.unusable_bloom_filters.as_ref()
+    }
+
+    /// The columns that have Bloom filters, and the bytes that these take in the file.
+    pub fn bloom_filter_columns(&self) -> impl Iterator<Item = (&FieldPath, u64)> {
+        self.bloom_filters.iter().map(|(path, filters)| (path, filters.byte_len()))
+    }
+
     /// Number of rows.
     pub fn row_count(&self) -> u64 {
         self.layout.row_count()
@@ -280,7 +312,9 @@ impl Footer {
 
     /// Bytes at the end of the file that describe it, those of short metadata included: all that follow its data.
     pub fn description_len(&self) -> u64 {
-        let data_end = self.segments().iter().map(|segment| segment.range().end).max().unwrap_or(0);
+        let segments = self.segments().iter().map(|segment| segment.range().end);
+        let filters = self.bloom_filters.iter().flat_map(|(_, filters)| filters.groups());
+        let data_end = segments.chain(filters.map(|group| group.end)).max().unwrap_or(0);
         self.file_size.saturating_sub(data_end)
     }
 
@@ -291,6 +325,7 @@ impl Footer {
             + size_of_val(self.segments())
             + self.statistics.as_ref().map_or(0, |stats| stats.len() * size_of::<FieldStats>())
             + self.table.tail.len()
+            + self.bloom_filters.memory_size()
             + self.zone_maps.limit()
     }
 }

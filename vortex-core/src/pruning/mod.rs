@@ -78,6 +78,13 @@ impl RowBlocks {
         Mask::from_bits(mask.finish())
     }
 
+    /// Those of `count` zones of `zone_len` rows that a block overlaps.
+    fn zones_of(&self, block: usize, zone_len: u64, count: usize) -> Range<usize> {
+        let grid = RowBlocks { row_count: self.row_count, block_len: zone_len };
+        let zones = grid.overlapping(&self.rows(block));
+        zones.start.min(count)..zones.end.min(count)
+    }
+
     /// The rows of a block.
     pub(crate) fn rows(&self, block: usize) -> Range<u64> {
         let start = block as u64 * self.block_len;
@@ -113,27 +120,48 @@ impl Outcomes {
     }
 }
 
-/// The source of zone maps.
-pub(crate) type ZoneMapLookup<'a> = dyn Fn(&FieldPath) -> Option<Arc<ZoneMap>> + 'a;
+/// What is known about the columns of a file.
+pub(crate) trait Known {
+    /// The zone map of a column.
+    fn zone_map(&self, path: &FieldPath) -> Option<Arc<ZoneMap>>;
+
+    /// Which zones may hold a value of a column that matches, according to Bloom filters.
+    fn holding(&self, path: &FieldPath, predicate: &Predicate) -> Option<Holding>;
+}
+
+/// Zones that may hold some value.
+#[derive(Debug, Clone)]
+pub(crate) struct Holding {
+    /// Rows per zone.
+    pub(crate) zone_len: u64,
+    /// One bit per zone.
+    pub(crate) zones: BooleanBuffer,
+}
 
 /// Evaluates a filter on statistics, one outcome per block. Blocks with none of `rows` may have any.
-fn evaluate(expr: &Expr, blocks: RowBlocks, rows: &RowRanges, zones: &ZoneMapLookup<'_>) -> Result<Outcomes> {
+fn evaluate(expr: &Expr, blocks: RowBlocks, rows: &RowRanges, known: &dyn Known) -> Result<Outcomes> {
     let len = blocks.count();
     Ok(match expr {
         Expr::Literal(Some(true)) => Outcomes::constant(true, len),
         Expr::Literal(_) => Outcomes::constant(false, len),
-        Expr::Field(path, predicate) => match zones(path) {
-            Some(map) => spread(&bounds::outcomes(predicate, &map, rows)?, &map, blocks),
-            None => Outcomes::unknown(len),
-        },
+        Expr::Field(path, predicate) => {
+            let outcomes = match known.zone_map(path) {
+                Some(map) => spread(&bounds::outcomes(predicate, &map, rows)?, &map, blocks),
+                None => Outcomes::unknown(len),
+            };
+            match known.holding(path, predicate) {
+                Some(holding) => Outcomes { may: &outcomes.may & &holding.spread(blocks), ..outcomes },
+                None => outcomes,
+            }
+        }
         Expr::And(parts) => parts.iter().try_fold(Outcomes::constant(true, len), |all, part| {
-            evaluate(part, blocks, rows, zones).map(|part| all.and(&part))
+            evaluate(part, blocks, rows, known).map(|part| all.and(&part))
         })?,
         Expr::Or(parts) => parts.iter().try_fold(Outcomes::constant(false, len), |any, part| {
-            evaluate(part, blocks, rows, zones).map(|part| any.or(&part))
+            evaluate(part, blocks, rows, known).map(|part| any.or(&part))
         })?,
         Expr::Not(inner) => match negate(inner) {
-            Some(negated) => evaluate(&negated, blocks, rows, zones)?,
+            Some(negated) => evaluate(&negated, blocks, rows, known)?,
             None => Outcomes::unknown(len),
         },
         Expr::InTurn(_) | Expr::Rows(_) => Outcomes::unknown(len),
@@ -141,7 +169,7 @@ fn evaluate(expr: &Expr, blocks: RowBlocks, rows: &RowRanges, zones: &ZoneMapLoo
         // that are not. So it can rule out rows, but never makes evaluation unnecessary.
         Expr::Dynamic(filter) => match filter.current() {
             Some(current) => {
-                let may = evaluate(&current, blocks, rows, zones)?.may;
+                let may = evaluate(&current, blocks, rows, known)?.may;
                 Outcomes { may, all: BooleanBuffer::new_unset(len) }
             }
             None => Outcomes::unknown(len),
@@ -181,14 +209,18 @@ fn spread(zone: &Outcomes, map: &ZoneMap, blocks: RowBlocks) -> Outcomes {
     if map.zone_len == blocks.block_len && map.zone_count == len {
         return zone.clone();
     }
-    let grid = RowBlocks { row_count: blocks.row_count, block_len: map.zone_len };
-    let zones_of = |block: usize| {
-        let zones = grid.overlapping(&blocks.rows(block));
-        zones.start.min(map.zone_count)..zones.end.min(map.zone_count)
-    };
+    let zones_of = |block| blocks.zones_of(block, map.zone_len, map.zone_count);
     Outcomes {
         may: (0..len).map(|block| zones_of(block).any(|at| zone.may.value(at))).collect(),
         all: (0..len).map(|block| zones_of(block).all(|at| zone.all.value(at))).collect(),
+    }
+}
+
+impl Holding {
+    /// The blocks that overlap zones which may hold a value.
+    fn spread(&self, blocks: RowBlocks) -> BooleanBuffer {
+        let zones_of = |block| blocks.zones_of(block, self.zone_len, self.zones.len());
+        (0..blocks.count()).map(|block| zones_of(block).any(|at| self.zones.value(at))).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use arrow::array::BooleanBufferBuilder;
 
-use super::{Outcomes, RowBlocks, ZoneMapLookup, evaluate};
+use super::{Known, Outcomes, RowBlocks, evaluate};
 use crate::Result;
 use crate::expr::Expr;
 use crate::mask::Mask;
@@ -18,14 +18,9 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// Judges a filter by zone maps. Of blocks with none of `rows`, anything may be said.
-    pub(crate) fn by_zones(
-        expr: &Expr,
-        blocks: RowBlocks,
-        rows: &RowRanges,
-        zones: &ZoneMapLookup<'_>,
-    ) -> Result<Self> {
-        Ok(Self { blocks, outcomes: evaluate(expr, blocks, rows, zones)? })
+    /// Judges a filter by what is known of columns. Of blocks with none of `rows`, anything may be said.
+    pub(crate) fn new(expr: &Expr, blocks: RowBlocks, rows: &RowRanges, known: &dyn Known) -> Result<Self> {
+        Ok(Self { blocks, outcomes: evaluate(expr, blocks, rows, known)? })
     }
 
     /// Whether all rows of some block match.

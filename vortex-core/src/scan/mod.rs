@@ -9,6 +9,7 @@
 mod admission;
 mod aggregate;
 mod best_first;
+mod bloom_filters;
 mod column;
 mod conjunct;
 mod cursor;

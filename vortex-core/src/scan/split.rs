@@ -322,7 +322,7 @@ mod tests {
     use crate::VortexFile;
     use crate::expr::{Expr, SharedFilter, column};
     use crate::given::{Stored, file_of, written};
-    use crate::io::StorageProfile;
+    use crate::io::{Scheduler, StorageProfile};
     use crate::kernels::random;
     use crate::mask::Mask;
     use crate::scan::ScanBuilder;
@@ -344,7 +344,9 @@ mod tests {
         let slow_line = StorageProfile { coalesce_gap: 1 << 10, ..StorageProfile::REMOTE };
         let source = Arc::new(Stored::new(written([table], WriteOptions::new()).await, slow_line));
         let file = VortexFile::open(source).await.unwrap();
-        let mut split = first_split(&file.scan()).await;
+        // That of other tests may have measured another pace.
+        let scan = file.scan().with_scheduler(Scheduler::new(1 << 30));
+        let mut split = first_split(&scan).await;
         let rows = split.split.live.len();
         split.split.live = Mask::from_indices(rows, [7]);
         split.leases.clear();

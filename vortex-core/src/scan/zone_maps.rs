@@ -8,15 +8,17 @@ use std::time::Instant;
 
 use arrow::datatypes::Schema;
 
+use super::bloom_filters::Answers;
 use super::column::Column;
 use super::fetch::fetch;
 use super::plan::{Plan, Split};
-use crate::expr::{Expr, FieldPath};
+use crate::expr::{Expr, FieldPath, Predicate};
+use crate::file::Footer;
 use crate::io::{Urgency, runtime};
 use crate::layout::{SegmentSet, ZoneMap, Zones};
 use crate::limits::Work;
 use crate::mask::Mask;
-use crate::pruning::{self, RowBlocks, Span, Verdict};
+use crate::pruning::{self, Holding, Known, RowBlocks, Span, Verdict};
 use crate::row_ranges::RowRanges;
 use crate::{Error, Result, VortexFile};
 
@@ -57,6 +59,8 @@ impl VortexFile {
 #[derive(Debug, Default)]
 pub(super) struct ZoneMaps {
     maps: HashMap<FieldPath, Arc<ZoneMap>>,
+    /// What Bloom filters have answered.
+    answers: Answers,
     /// The verdict on each conjunct, if anything is known.
     verdicts: Vec<Option<Verdict>>,
     /// The verdicts before any filter tightened, if one has.
@@ -66,28 +70,41 @@ pub(super) struct ZoneMaps {
 }
 
 impl ZoneMaps {
-    /// Reads the zone maps of the filter's columns all at once, and judges the filter.
+    /// Reads the zone maps of the filter's columns all at once, and judges the filter; then asks Bloom filters about
+    /// what is left.
     pub(super) async fn read(plan: &Plan) -> Result<Self> {
         let mut zone_maps = Self::default();
         if plan.prune {
             zone_maps.load(plan).await?;
         }
         zone_maps.generation = generation(plan);
-        for conjunct in &plan.conjuncts {
-            let rows = &plan.rows;
-            let verdict = if plan.prune { zone_maps.judge(conjunct, plan, rows)? } else { None };
-            zone_maps.verdicts.push(verdict);
-        }
+        zone_maps.judge_all(plan, &plan.rows)?;
+        let mut by_filters = 0;
         if plan.prune {
+            let possible = zone_maps.possible(plan, 0);
+            zone_maps.answers = Answers::read(plan, &possible).await?;
+            if !zone_maps.answers.is_empty() {
+                let by_statistics = zone_maps.count(plan).0;
+                zone_maps.judge_all(plan, &plan.rows)?;
+                by_filters = zone_maps.count(plan).0.saturating_sub(by_statistics);
+            }
             let wanted = zone_maps.may_answer(plan).then(|| plan.wanted_columns()).into_iter().flatten();
             let stated = wanted
                 .filter(|(column, measures)| column.zones().is_some_and(|zones| zones.may_state(*measures)));
             zone_maps.load_columns(plan, stated.map(|(column, _)| column)).await?;
         }
         let (pruned, matched) = zone_maps.count(plan);
-        plan.metrics.zones_pruned.add(pruned);
+        plan.metrics.zones_pruned.add(pruned - by_filters);
+        plan.metrics.zones_pruned_bloom.add(by_filters);
         plan.metrics.zones_fully_matched.add(matched);
         Ok(zone_maps)
+    }
+
+    /// Judges every conjunct of the filter.
+    fn judge_all(&mut self, plan: &Plan, rows: &RowRanges) -> Result<()> {
+        let judge = |conjunct| if plan.prune { self.judge(conjunct, plan, rows) } else { Ok(None) };
+        self.verdicts = plan.conjuncts.iter().map(judge).collect::<Result<_>>()?;
+        Ok(())
     }
 
     async fn load(&mut self, plan: &Plan) -> Result<()> {
@@ -163,32 +180,18 @@ impl ZoneMaps {
     fn judge(&self, expr: &Expr, plan: &Plan, rows: &RowRanges) -> Result<Option<Verdict>> {
         let mut columns = expr.columns();
         columns.extend(super::conjunct::dynamic_columns(expr));
-        let block_len = columns.iter().filter_map(|path| Some(self.maps.get(path)?.zone_len)).min();
+        let of_column = |path: &FieldPath| {
+            let zone_len = self.maps.get(path).map(|map| map.zone_len);
+            zone_len.into_iter().chain(self.answers.zone_len(path))
+        };
+        let block_len = columns.iter().flat_map(of_column).min();
         let row_count = plan.file.row_count();
-        let Some(block_len) = block_len.filter(|_| row_count > 0) else {
-            return self.judge_file(expr, plan, rows);
-        };
-        let blocks = RowBlocks { row_count, block_len };
-        Verdict::by_zones(expr, blocks, rows, &|path| self.maps.get(path).cloned()).map(Some)
-    }
-
-    /// Without zones, treats the statistics of the file as a single zone.
-    fn judge_file(&self, expr: &Expr, plan: &Plan, rows: &RowRanges) -> Result<Option<Verdict>> {
-        let footer = plan.file.footer();
-        let row_count = footer.row_count();
-        let (Some(stats), Some(fields)) = (footer.statistics(), footer.dtype().as_columns()) else {
-            return Ok(None);
-        };
-        if row_count == 0 {
+        if row_count == 0 || (block_len.is_none() && plan.file.footer().statistics().is_none()) {
             return Ok(None);
         }
-        let map_of = |path: &FieldPath| {
-            let [name] = path.names() else { return None };
-            let at = fields.position(name)?;
-            ZoneMap::of_file(&stats[at], &fields.dtypes()[at], row_count).ok().map(Arc::new)
-        };
-        let blocks = RowBlocks { row_count, block_len: row_count };
-        Verdict::by_zones(expr, blocks, rows, &map_of).map(Some)
+        // Without zones, the file is a single one.
+        let blocks = RowBlocks { row_count, block_len: block_len.unwrap_or(row_count) };
+        Verdict::new(expr, blocks, rows, &OfFile { zone_maps: self, footer: plan.file.footer() }).map(Some)
     }
 
     /// Numbers of pruned zones and of zones that match as a whole, over all conjuncts of the filter.
@@ -263,6 +266,29 @@ impl ZoneMaps {
         let is_open =
             |verdict: &Option<Verdict>| !verdict.as_ref().is_some_and(|it| it.is_certain(&split.rows));
         verdicts.filter(|(_, verdict)| is_open(verdict)).map(|(at, _)| at).collect()
+    }
+}
+
+/// What is known about the columns of a file: the zone maps of a scan and the answers of Bloom filters, and of other
+/// columns the statistics of the file, as a map of a single zone.
+struct OfFile<'a> {
+    zone_maps: &'a ZoneMaps,
+    footer: &'a Footer,
+}
+
+impl Known for OfFile<'_> {
+    fn zone_map(&self, path: &FieldPath) -> Option<Arc<ZoneMap>> {
+        if let Some(map) = self.zone_maps.maps.get(path) {
+            return Some(Arc::clone(map));
+        }
+        let ([name], Some(fields)) = (path.names(), self.footer.dtype().as_columns()) else { return None };
+        let at = fields.position(name)?;
+        let stats = self.footer.statistics()?.get(at)?;
+        ZoneMap::of_file(stats, &fields.dtypes()[at], self.footer.row_count()).ok().map(Arc::new)
+    }
+
+    fn holding(&self, path: &FieldPath, predicate: &Predicate) -> Option<Holding> {
+        self.zone_maps.answers.holding(path, predicate)
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::Schema;
 use futures::TryStreamExt as _;
 
+use super::bloom_filters::FilterCheck;
 use super::statistics::{Actual, Findings, check_no_nulls};
 use super::{Verification, unless_storage};
 use crate::dtype::arrow::{field, presents};
@@ -21,8 +22,8 @@ pub(super) struct Column {
     /// The position among the columns of the file; `None` for a field of one.
     at: Option<usize>,
     /// Whether the path leads to it, and not to a column before it that has the same name.
-    is_named: bool,
-    dtype: DType,
+    pub(super) is_named: bool,
+    pub(super) dtype: DType,
     layout: LayoutRef,
     /// Whether its statistics describe the values that readers see, which is not so below a nullable struct.
     is_visible: bool,
@@ -95,11 +96,15 @@ pub(super) async fn check_column(file: &VortexFile, column: &Column, found: &mut
             Findings::new(format!("zone {zone} of {place}"), &map.dtype, actual, found).check_zone(map, zone);
         }
     };
+    let mut filters = FilterCheck::new(file, column);
     let (scan, preferred) = scan_of(file, column)?;
     let mut batches = scan.clone().with_schema(Arc::new(preferred)).into_stream()?;
     let (mut whole, mut open): (Option<Actual>, Option<Actual>) = (None, None);
     let mut zone = 0;
     while let Some(batch) = batches.try_next().await? {
+        if let Some(filters) = &mut filters {
+            filters.check(batch.column(0), found).await?;
+        }
         let mut start = 0;
         while start < batch.num_rows() {
             let filled = open.as_ref().map_or(0, Actual::row_count);

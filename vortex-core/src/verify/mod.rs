@@ -4,6 +4,7 @@
 //! zone maps and statistics with the values. After a problem it continues if possible. It holds only a
 //! few batches at a time.
 
+mod bloom_filters;
 mod bytes;
 mod column;
 mod statistics;
@@ -119,6 +120,9 @@ async fn verify_all(source: &Arc<dyn ReadAt>, options: &OpenOptions) -> Result<V
     // Readers ignore one that they cannot use.
     if let Err(error) = file.footer().written_schema() {
         found.report("arrow schema", error);
+    }
+    if let Some(error) = file.footer().unusable_bloom_filters() {
+        found.report("Bloom filters", error);
     }
     if let Some(checksums) = checksums {
         check_bytes(&file, &checksums, &mut found).await?;

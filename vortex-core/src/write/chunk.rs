@@ -10,6 +10,7 @@ use super::dictionary::{ColumnContext, DictionaryState};
 use super::row_sizes::RowSizes;
 use super::waiting_rows::{join, joined_bytes};
 use crate::Result;
+use crate::bloom::{Filter, hashes_of};
 use crate::compress::Compressor;
 use crate::dtype::{DType, PType};
 use crate::error::ResultExt as _;
@@ -44,6 +45,8 @@ pub(super) struct Job {
     pub(super) first_row: u64,
     /// Whether to compute statistics.
     pub(super) has_zones: bool,
+    /// Whether to compute Bloom filters.
+    pub(super) has_filters: bool,
     /// For a text column, its turn.
     pub(super) turn: Option<Turn>,
 }
@@ -72,6 +75,8 @@ pub(super) struct Encoded {
     pub(super) held_bytes: usize,
     /// Summaries of the zones that the rows lie in; the first and the last may extend into neighbouring jobs.
     pub(super) zones: Vec<Summary>,
+    /// Bloom filters of the parts of zones that the rows lie in, with the number of rows of each.
+    pub(super) filters: Vec<(usize, Filter)>,
 }
 
 /// A part of a column that becomes a segment.
@@ -136,37 +141,43 @@ impl Job {
     ) -> Result<Encoded> {
         let chunks = self.chunks.iter().map(|rows| join(&self.pieces, rows.start, rows.len()));
         let chunks = chunks.collect::<Result<Vec<_>>>()?;
-        let mut zones = Vec::new();
-        if self.has_zones {
-            let mut offset = (self.first_row % ZONE_LEN as u64) as usize;
-            for chunk in &chunks {
-                zones.extend(summarize(chunk, &self.dtype, offset));
-                offset = (offset + chunk.len()) % ZONE_LEN;
+        let (mut zones, mut filters) = (Vec::new(), Vec::new());
+        let mut offset = (self.first_row % ZONE_LEN as u64) as usize;
+        for chunk in &chunks {
+            for part in by_zone(chunk, offset) {
+                if self.has_zones {
+                    zones.push(Summary::of(&part, &self.dtype));
+                }
+                if self.has_filters {
+                    filters.push((part.len(), Filter::of(hashes_of(&part, &self.dtype)?)));
+                }
             }
+            offset = (offset + chunk.len()) % ZONE_LEN;
         }
         let parts = state.encode(column, &chunks, self.first_row, is_last)?;
         Ok(Encoded {
             leaf: self.leaf,
             sizes: self.sizes,
             encoded_bytes: parts.iter().map(ColumnPart::memory_size).sum::<usize>()
-                + zones.len() * size_of::<Summary>(),
+                + zones.len() * size_of::<Summary>()
+                + filters.iter().map(|(_, filter)| filter.memory_size()).sum::<usize>(),
             parts,
             held_bytes: state.held_bytes(),
             zones,
+            filters,
         })
     }
 }
 
-/// Statistics per zone, the first of which already has `offset` rows.
-fn summarize(array: &ArrayRef, dtype: &DType, offset: usize) -> Vec<Summary> {
-    let mut zones = Vec::with_capacity(array.len() / ZONE_LEN + 2);
+/// The rows of each zone, the first of which already has `offset` rows.
+fn by_zone(array: &ArrayRef, offset: usize) -> impl Iterator<Item = ArrayRef> {
     let mut start = 0;
-    while start < array.len() {
+    std::iter::from_fn(move || {
         let end = (start + ZONE_LEN - (start + offset) % ZONE_LEN).min(array.len());
-        zones.push(Summary::of(&array.slice(start, end - start), dtype));
+        let part = (start < end).then(|| array.slice(start, end - start));
         start = end;
-    }
-    zones
+        part
+    })
 }
 
 /// The rows of each chunk, given those of a column and what all of them take.
@@ -217,7 +228,6 @@ mod tests {
     use arrow::array::{Int32Array, StringArray};
 
     use super::*;
-    use crate::dtype::PType;
 
     #[test]
     fn chunks_are_powers_of_two_of_about_two_mebibytes() {
@@ -258,8 +268,7 @@ mod tests {
     #[test]
     fn zones_are_counted_from_the_first_row_of_the_file() {
         let array: ArrayRef = Arc::new(Int32Array::from_iter_values(0..20_000));
-        let dtype = DType::Primitive(PType::I32, false);
-        let rows = |offset| summarize(&array, &dtype, offset).iter().map(|z| z.rows).collect::<Vec<_>>();
+        let rows = |offset| by_zone(&array, offset).map(|zone| zone.len()).collect::<Vec<_>>();
         assert_eq!(rows(0), [8192, 8192, 3616]);
         assert_eq!(rows(8000), [192, 8192, 8192, 3424]);
     }

@@ -17,6 +17,7 @@ use arrow::buffer::BooleanBuffer;
 use crate::Release;
 use crate::compress::Levels;
 use crate::dtype::{DType, StructType};
+use crate::expr::FieldPath;
 use crate::layout::ids;
 use crate::release::since;
 use crate::wire::WriteLayout;
@@ -32,6 +33,8 @@ pub(super) struct Leaf {
     pub(super) root: usize,
     /// Whether its statistics are those of the root field.
     pub(super) is_root: bool,
+    /// Names from the root down; none of what readers see no column of.
+    pub(super) names: Option<FieldPath>,
     /// Whether the rows are exactly those that readers see. Below a nullable struct they are not, and
     /// statistics would include values under null rows.
     pub(super) is_visible: bool,
@@ -63,6 +66,7 @@ impl Columns {
         let fields = fields.map(|(at, (name, dtype))| {
             let leaf = Leaf {
                 path: name.to_string(),
+                names: Some(name.as_ref().into()),
                 dtype: dtype.clone(),
                 levels: levels.field(name),
                 root: at,
@@ -102,6 +106,7 @@ fn shape(leaf: Leaf, min_reader: Release, leaves: &mut Vec<Leaf>) -> Shape {
     if nullable {
         leaves.push(Leaf {
             path: format!("{} (validity)", leaf.path),
+            names: None,
             dtype: DType::Bool(false),
             levels: leaf.levels.level.into(),
             root: leaf.root,
@@ -112,6 +117,7 @@ fn shape(leaf: Leaf, min_reader: Release, leaves: &mut Vec<Leaf>) -> Shape {
     let fields = fields.fields().map(|(name, dtype)| {
         let field = Leaf {
             path: format!("{}.{name}", leaf.path),
+            names: leaf.names.as_ref().map(|names| names.child(name)),
             dtype: dtype.clone(),
             levels: leaf.levels.field(name),
             root: leaf.root,

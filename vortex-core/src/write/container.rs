@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::{BufMut as _, Bytes, BytesMut};
 
 use super::WriteOptions;
+use crate::bloom::BLOOM_FILTERS_KEY;
 use crate::dtype::DType;
 use crate::file::{ARROW_SCHEMA_KEY, MAGIC, SegmentCompression, VERSION, VERSION_KEY};
 use crate::io::Sink;
@@ -99,6 +100,14 @@ impl Container {
         Ok((id, length))
     }
 
+    /// Writes bytes that are no segment; returns their position.
+    pub(super) async fn unlisted(&mut self, bytes: Bytes) -> Result<u64> {
+        self.pad(PART_ALIGNMENT_EXPONENT).await?;
+        let offset = self.position;
+        self.append(bytes).await?;
+        Ok(offset)
+    }
+
     /// Writes the description of the file, and completes it.
     pub(super) async fn finish(
         &mut self,
@@ -182,6 +191,6 @@ fn metadata_entries(
         entries.sort();
     }
     // What is read when opening the file is written last.
-    entries.sort_by_key(|(key, _)| &**key == ARROW_SCHEMA_KEY);
+    entries.sort_by_key(|(key, _)| [ARROW_SCHEMA_KEY, BLOOM_FILTERS_KEY].contains(&&**key));
     entries
 }

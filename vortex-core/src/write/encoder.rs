@@ -205,6 +205,7 @@ mod tests {
             sizes: RowSizes { raw, joined: raw, waiting },
             first_row: 0,
             has_zones: true,
+            has_filters: false,
             turn,
         }
     }

@@ -33,7 +33,7 @@
 //! b     [        chunk       ][        chunk       ] ...
 //! text  [   codes   ][   codes   ] values [   codes   ][ codes ] values
 //!
-//! file  a a a b text ... │ a a b text ... │ zone tables │ dtype layout statistics footer
+//! file  a a a b text ... │ a a b text ... │ Bloom filters │ zone tables │ dtype layout statistics footer
 //! ```
 //!
 //! Rows are collected, column by column, until they fill a chunk; if memory does not suffice for that,
@@ -43,6 +43,7 @@
 //! so that chunks of a column lie next to each other. All of this memory is counted, and
 //! [`FileWriter::write`] waits whenever the memory budget would be exceeded.
 
+mod bloom_filters;
 mod carry;
 mod chunk;
 mod columns;

@@ -1,5 +1,6 @@
 //! Options of writing a file.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -32,6 +33,7 @@ const MEMORY_BUDGET: usize = 64 << 20;
 #[derive(Debug, Clone)]
 pub struct WriteOptions {
     pub(super) levels: Levels,
+    pub(super) bloom_filters: BTreeSet<FieldPath>,
     pub(super) min_reader: Option<Release>,
     pub(super) memory_budget: usize,
     pub(super) metadata: Vec<(Arc<str>, Bytes)>,
@@ -43,6 +45,7 @@ impl Default for WriteOptions {
     fn default() -> Self {
         Self {
             levels: Levels::default(),
+            bloom_filters: BTreeSet::new(),
             min_reader: None,
             memory_budget: MEMORY_BUDGET,
             metadata: Vec::new(),
@@ -82,6 +85,24 @@ impl WriteOptions {
         self
     }
 
+    /// Adds a Bloom filter to a column, or to a field of structs given by its path: a small index with which scans find
+    /// the zones of 8,192 rows that may hold a value, without reading the column. It pays for columns that are compared
+    /// with single values, by `=` or `IN`, and whose values are in no order, such as random keys; it does nothing for
+    /// other comparisons. The column must hold integers, decimals, dates, times, text, byte strings or UUIDs.
+    ///
+    /// It takes 12 to 24 bits per distinct value of a zone in the file, and up to 16 MiB of memory while the file is
+    /// written. Other readers, of which none looks for it, do not notice it.
+    ///
+    /// ```
+    /// # use vortex_core::write::WriteOptions;
+    /// let options = WriteOptions::new().with_bloom_filter("id").with_bloom_filter(["address", "zip"]);
+    /// ```
+    #[must_use]
+    pub fn with_bloom_filter(mut self, path: impl Into<FieldPath>) -> Self {
+        self.bloom_filters.insert(path.into());
+        self
+    }
+
     /// Sets the oldest release of the reference implementation that must be able to read the file; all
     /// later releases are, too. By default 0.85, or the first one that knows the types of the file if that
     /// is newer. With [segment compression](Self::with_segment_compression), this only limits types and
@@ -97,7 +118,8 @@ impl WriteOptions {
     /// with very many columns needs about 64 KiB for each of them, and some 200 KiB for each column of
     /// repetitive text, even if that exceeds the budget. Not counted are bytes
     /// that a [sink](crate::io::Sink::buffered_bytes) holds, such as the parts of an upload, and what is written at the
-    /// end of the file: about 90 bytes per column for every 8,192 rows.
+    /// end of the file: about 90 bytes per column for every 8,192 rows. [Bloom filters](Self::with_bloom_filter) take
+    /// memory of their own.
     #[must_use]
     pub fn with_memory_budget(mut self, bytes: usize) -> Self {
         self.memory_budget = bytes;
@@ -129,7 +151,8 @@ impl WriteOptions {
     ///
     /// # Errors
     /// If the key is empty, longer than 64 bytes or begins with `vortex-core.`, or if there are 14 entries already: the
-    /// writer reserves two for itself. With 13 or 14, a file may lack room for the version of the writer.
+    /// writer reserves two for itself, and a third one for [Bloom filters](Self::with_bloom_filter). With 13 or 14, a
+    /// file may lack room for the version of the writer.
     pub fn with_user_metadata(mut self, key: &str, value: impl Into<Bytes>) -> Result<Self> {
         if key.is_empty() || key.len() > MAX_USER_KEY_LEN {
             return Err(Error::invalid(format!(
@@ -149,5 +172,16 @@ impl WriteOptions {
         }
         self.metadata.push((key.into(), value.into()));
         Ok(self)
+    }
+
+    /// Checks that there is room for the metadata of the file.
+    pub(super) fn check_metadata(&self) -> Result<()> {
+        let most = MAX_USER_METADATA - 2 - usize::from(!self.bloom_filters.is_empty());
+        if self.metadata.len() > most {
+            return Err(Error::invalid(format!(
+                "more than {most} entries of metadata, beside Bloom filters"
+            )));
+        }
+        Ok(())
     }
 }

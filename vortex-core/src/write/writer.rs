@@ -7,6 +7,7 @@ use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use super::bloom_filters::FilterRows;
 use super::chunk::{Job, Turn, chunks};
 use super::columns::Columns;
 use super::container::Container;
@@ -18,6 +19,7 @@ use super::output::Output;
 use super::pending::{Cut, PendingRows};
 use super::storable::{arrow_schema, check_depth, check_names};
 use super::{DEFAULT_MIN_READER, WriteOptions, WriteSummary};
+use crate::bloom::BLOOM_FILTERS_KEY;
 use crate::compress::Compressor;
 use crate::dtype::DType;
 use crate::dtype::stored::{first_reader, stored_schema};
@@ -76,7 +78,8 @@ impl FileWriter {
     /// # Errors
     /// If a column has a type that Vortex does not have, or that the oldest release which must read the
     /// file does not have; the error names both. If a [level](WriteOptions::with_column_level) is set for a column that
-    /// does not exist. If types nest deeper than readers accept, some 30 levels, or 18 of maps. If the metadata of the
+    /// does not exist, or a [Bloom filter](WriteOptions::with_bloom_filter) for one that does not exist or has a type
+    /// without. If types nest deeper than readers accept, some 30 levels, or 18 of maps. If the metadata of the
     /// schema and of its fields is longer than readers accept.
     pub fn try_new(sink: impl Sink, schema: SchemaRef, options: WriteOptions) -> Result<Self> {
         let (dtype, min_reader) = match options.min_reader {
@@ -93,6 +96,8 @@ impl FileWriter {
         check_names(&fields, "")?;
         options.levels.check(&dtype)?;
         let columns = Columns::new(&fields, &options.levels, min_reader);
+        let filters = FilterRows::of(&options.bloom_filters, &columns, &dtype)?;
+        options.check_metadata()?;
         let intake = Intake::try_new(SchemaRef::clone(&schema), &fields)?;
         let arrow_schema = arrow_schema(&schema, &dtype)?;
         let compressor = Compressor::new(options.levels.level, min_reader);
@@ -107,7 +112,7 @@ impl FileWriter {
             narrow_keys: NarrowKeys::new(&schema),
             pending: PendingRows::new(leaf_count),
             encoder: Encoder::new(),
-            output: Output::new(Container::new(Box::new(sink), &options), leaf_count),
+            output: Output::new(Container::new(Box::new(sink), &options), leaf_count, filters),
             started_bytes: 0,
             null_counts: vec![0; fields.len()],
             row_count: 0,
@@ -265,7 +270,9 @@ impl FileWriter {
     /// # Errors
     /// As [`WriteOptions::with_user_metadata`]; the writer is unchanged and can be used further.
     pub fn set_user_metadata(&mut self, key: &str, value: impl Into<Bytes>) -> Result<()> {
-        self.options = self.options.clone().with_user_metadata(key, value)?;
+        let options = self.options.clone().with_user_metadata(key, value)?;
+        options.check_metadata()?;
+        self.options = options;
         Ok(())
     }
 
@@ -303,6 +310,7 @@ impl FileWriter {
     async fn complete(&mut self) -> Result<WriteSummary> {
         self.flush().await?;
         let (columns, min_reader) = (&self.columns, self.min_reader);
+        let filters = self.output.write_bloom_filters().await?;
         let layouts =
             self.output.write_zone_tables(columns, self.row_count, min_reader, &self.compressor).await?;
         let layout = columns.layout(self.row_count, layouts);
@@ -316,6 +324,7 @@ impl FileWriter {
             arrow_schema(&schema, &self.dtype)?
         };
         metadata.extend(arrow_schema.map(|bytes| (ARROW_SCHEMA_KEY.into(), bytes)));
+        metadata.extend(filters.map(|bytes| (BLOOM_FILTERS_KEY.into(), bytes.into())));
         let tail = self.output.container.finish(&self.dtype, &layout, &statistics, &metadata).await?;
         let min_reader = self.min_reader().filter(|_| layout.node_count() <= MAX_TABLES);
         Ok(WriteSummary { schema, row_count: self.row_count, columns: summaries, min_reader, tail })
@@ -367,6 +376,7 @@ impl FileWriter {
             first_row: cut.first_row + chunks.first().map_or(0, |chunk| chunk.start as u64),
             chunks,
             has_zones: leaf.is_visible,
+            has_filters: self.output.filters.contains_key(&cut.leaf),
             turn,
         };
         let Some(before) = self.texts[cut.leaf].take() else {

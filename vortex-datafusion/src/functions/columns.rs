@@ -1,5 +1,6 @@
 //! `vortex_metadata`: the columns of a file, and what is known of them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion_common::Result;
@@ -19,19 +20,22 @@ pub(super) struct ColumnRow<'a> {
     dtype: String,
     row_count: u64,
     used: Used,
+    /// Those of its fields included.
+    bloom_filter_bytes: Option<u64>,
     known: Option<&'a FieldStats>,
     min: Option<String>,
     max: Option<String>,
     sum: Option<String>,
 }
 
-pub(super) fn columns<'a>() -> [Column<ColumnRow<'a>>; 15] {
+pub(super) fn columns<'a>() -> [Column<ColumnRow<'a>>; 16] {
     [
         ("column", Text(|row| Some(row.name))),
         ("type", Text(|row| Some(&row.dtype))),
         ("row_count", Count(|row| Some(row.row_count))),
         ("segments", Count(|row| Some(row.used.segments))),
         ("bytes", Count(|row| Some(row.used.bytes))),
+        ("bloom_filter_bytes", Count(|row| row.bloom_filter_bytes)),
         ("decoded_bytes", Count(|row| row.known?.uncompressed_size)),
         ("null_count", Count(|row| row.known?.null_count)),
         ("nan_count", Count(|row| row.known?.nan_count)),
@@ -50,6 +54,10 @@ fn is_exact(bound: &Precision<Scalar>) -> Option<bool> {
 }
 
 pub(super) fn rows<'a>(footer: &'a Footer, room: &mut Room) -> Result<Vec<ColumnRow<'a>>> {
+    let mut filters: HashMap<&str, u64> = HashMap::new();
+    for (path, bytes) in footer.bloom_filter_columns() {
+        path.names().first().into_iter().for_each(|name| *filters.entry(name).or_default() += bytes);
+    }
     // Columns without layouts of their own are in that of the root.
     let mut of_root = None;
     let rows = footer.columns().enumerate().map(|(at, (name, dtype))| {
@@ -69,7 +77,9 @@ pub(super) fn rows<'a>(footer: &'a Footer, room: &mut Room) -> Result<Vec<Column
         let max = value(|known| known.max.value())?;
         let sum = value(|known| known.sum.as_ref())?;
         let dtype = room.text(dtype)?;
-        Ok(ColumnRow { name, dtype, row_count: footer.row_count(), used, known, min, max, sum })
+        let bloom_filter_bytes = filters.get(name).copied();
+        let row_count = footer.row_count();
+        Ok(ColumnRow { name, dtype, row_count, used, bloom_filter_bytes, known, min, max, sum })
     });
     rows.collect()
 }

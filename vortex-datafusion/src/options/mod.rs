@@ -13,8 +13,9 @@ pub(crate) mod user_metadata;
 use std::any::Any;
 use std::str::FromStr;
 
+use arrow::datatypes::Schema;
 use datafusion_common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
-use datafusion_common::{DataFusionError, Result, config_err};
+use datafusion_common::{DataFusionError, Result, config_datafusion_err, config_err};
 use vortex_core::write::WriteOptions;
 use vortex_core::{Level, Release};
 
@@ -182,6 +183,11 @@ options! {
         ///
         /// Off by default.
         pub checksums: bool = false,
+        /// Columns that get Bloom filters, like `id, address.zip`, to look up single values; none by default.
+        ///
+        /// Files without such a column are not written. If no column has exactly this name, case is ignored. See
+        /// [`WriteOptions::with_bloom_filter`].
+        pub bloom_filters: String = String::new(),
         /// Bytes that the writer of one file may hold in memory, roughly; 0, the default, for 64 MiB.
         pub write_memory: u64 = 0,
         /// Bytes after which a file in a folder is full; 0, the default, for no limit.
@@ -245,6 +251,7 @@ macro_rules! settings {
 
 settings!(|text: &str| text.parse().ok(), for u32, Level, StringType);
 settings!(switched, for bool);
+settings!(|text: &str| Some(text.to_owned()), for String);
 // Sizes in bytes.
 settings!(|text| parse_size(text).ok(), for u64);
 
@@ -286,7 +293,22 @@ impl VortexOptions {
         self
     }
 
-    /// The options of the writer that correspond to these.
+    /// The options of the writer of a file with these columns that correspond to these.
+    ///
+    /// # Errors
+    /// If it lacks a column that should get a [Bloom filter](Self::bloom_filters).
+    pub fn write_options_for(&self, schema: &Schema) -> Result<WriteOptions> {
+        let names = self.bloom_filters.split(',').map(str::trim).filter(|name| !name.is_empty());
+        names.into_iter().try_fold(self.write_options(), |options, name| {
+            let path = column_path(schema, name).map_err(|found| {
+                config_datafusion_err!("bloom_filters: the files that are written have {found}")
+            })?;
+            Ok(options.with_bloom_filter(path))
+        })
+    }
+
+    /// The options of the writer that correspond to these, without those of single columns: see
+    /// [`write_options_for`](Self::write_options_for).
     pub fn write_options(&self) -> WriteOptions {
         let mut options = WriteOptions::new().with_level(self.level).with_checksums(self.checksums);
         if let Some(release) = self.min_reader {
@@ -442,6 +464,7 @@ mod tests {
             string_type: StringType::Utf8,
             level: Level::Compact,
             min_reader: Some(Release::OLDEST),
+            bloom_filters: "id, address.zip".to_owned(),
             hedge: 7,
             write_memory: 1 << 20,
             segment_cache_block_size: 1 << 20,

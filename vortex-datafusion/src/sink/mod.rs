@@ -238,7 +238,7 @@ impl FileSink for VortexSink {
         // Includes time spent in storage: writing a part waits for an earlier one.
         let write_time = MetricBuilder::new(&self.metrics).subset_time("write_time", 0);
 
-        let mut options = self.metadata.added_to(self.options.write_options())?;
+        let mut options = self.metadata.added_to(self.options.write_options_for(&self.file_schema)?)?;
         for (path, level) in &self.column_levels {
             options = options.with_column_level(path.clone(), *level);
         }

@@ -158,7 +158,9 @@ fn columns_may_have_levels_of_their_own() {
     assert!(!Path::new(&missing).exists());
     let line = complaint(&run(&["convert", "--column-level", "c=fast", &text, &other]), 2);
     assert!(
-        line.contains("--column-level, --min-reader and --checksums apply to Vortex files only"),
+        line.contains(
+            "--column-level, --bloom-filter, --min-reader and --checksums apply to Vortex files only"
+        ),
         "{line}"
     );
     for wrong in ["c", "c=quick"] {

@@ -2,6 +2,7 @@
 
 mod adapters;
 mod aggregates;
+mod bloom_filters;
 mod chosen_files;
 #[cfg(feature = "proto")]
 mod codec;

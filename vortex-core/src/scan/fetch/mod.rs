@@ -6,12 +6,15 @@ mod recent;
 use std::ops::Range;
 use std::time::Instant;
 
+use arrow::buffer::Buffer;
+use futures::future::try_join_all;
+
 pub(super) use self::lease_request::{LeaseRequest, LeasedSegments, SplitNeeds};
 pub(super) use self::recent::Recent;
 use super::plan::Plan;
 use crate::Result;
 use crate::budget::Reservation;
-use crate::io::{RangeRequest, Urgency};
+use crate::io::{PendingBytes, RangeRequest, Urgency, read_scattered};
 use crate::layout::SegmentSet;
 use crate::segments::{Lease, SegmentId, SegmentTable};
 
@@ -102,6 +105,23 @@ pub(super) async fn wait(plan: &Plan, leases: &[Lease]) -> Result<()> {
     }
     plan.metrics.io_wait_nanos.add_since(start);
     Ok(())
+}
+
+/// Fetches ranges of the file. Those of remote storage are requested like segments: ranges that lie close together,
+/// also of other columns, share a read. Memory for them has to be charged before.
+pub(super) async fn fetch_ranges(
+    plan: &Plan,
+    ranges: &[Range<u64>],
+    urgency: Urgency,
+) -> Result<Vec<Buffer>> {
+    let source = plan.file.source();
+    if !plan.is_remote() {
+        return read_scattered(source.as_ref(), ranges, &plan.metrics).await;
+    }
+    let requests = ranges.iter().map(|range| RangeRequest { range: range.clone(), urgency });
+    let (pending, unsent) = plan.scheduler.request(source, requests.collect(), &plan.metrics);
+    unsent.send();
+    try_join_all(pending.iter().map(PendingBytes::wait)).await
 }
 
 /// Total bytes of segments.

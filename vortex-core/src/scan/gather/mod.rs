@@ -17,20 +17,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{Array as _, RecordBatch, UInt64Array};
-use arrow::buffer::Buffer;
-use futures::future::{BoxFuture, try_join_all};
+use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 
 use super::RowAccess;
 use super::decode::decode_column;
-use super::fetch::{byte_len, lease, missing_bytes, wanted};
+use super::fetch::{byte_len, fetch_ranges, lease, missing_bytes, wanted};
 use super::plan::Plan;
 use super::tasks::spawn;
 use crate::array::pieces::Piece;
 use crate::array::row_bytes::copied_bytes;
 use crate::array::{ArrayRef, concat};
 use crate::budget::Reservation;
-use crate::io::{PendingBytes, RangeRequest, Urgency, read_scattered, runtime};
+use crate::io::{Urgency, runtime};
 use crate::layout::{PieceSet, SegmentSet};
 use crate::limits::Work;
 use crate::segments::SegmentId;
@@ -341,7 +340,7 @@ async fn fetch_round(
     // Both are under way at the same time.
     let leases =
         if whole.is_empty() { Vec::new() } else { lease(plan, whole, |_| Urgency::projection(0), memory)? };
-    let pieces = fetch_ranges(plan, ranges).await?;
+    let pieces = fetch_ranges(plan, ranges, Urgency::projection(0)).await?;
     have.add_pieces(ranges.iter().zip(pieces).map(|(range, bytes)| Piece { start: range.start, bytes }));
     for lease in &leases {
         lease.wait().await?;
@@ -349,20 +348,6 @@ async fn fetch_round(
     have.add(leases);
     plan.metrics.io_wait_nanos.add_since(start);
     Ok(())
-}
-
-/// Fetches ranges of the file. Those of remote storage are requested like segments: ranges that lie close together,
-/// also of other columns, share a read.
-async fn fetch_ranges(plan: &Plan, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
-    let source = plan.file.source();
-    if !plan.is_remote() {
-        return read_scattered(source.as_ref(), ranges, &plan.metrics).await;
-    }
-    let urgency = Urgency::projection(0);
-    let requests = ranges.iter().map(|range| RangeRequest { range: range.clone(), urgency });
-    let (pending, unsent) = plan.scheduler.request(source, requests.collect(), &plan.metrics);
-    unsent.send();
-    try_join_all(pending.iter().map(PendingBytes::wait)).await
 }
 
 /// As [`fetch_portion`], but in halves, to hold less memory at a time than the `bytes` of all, if these are known.

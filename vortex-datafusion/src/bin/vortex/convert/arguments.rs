@@ -70,6 +70,10 @@ pub(super) struct VortexArguments {
     /// The level of one column, like `id=fast`, or of a field of structs, like `address.city=compact`; may be repeated.
     #[arg(long, value_name = "COLUMN=LEVEL", value_parser = column_level)]
     column_level: Vec<(String, Level)>,
+    /// Store a Bloom filter of a column, for looking up single values, like `id`, or of a field of structs, like
+    /// `address.zip`; may be repeated.
+    #[arg(long, value_name = "COLUMN")]
+    bloom_filter: Vec<String>,
     /// The oldest release of the reference implementation that must read the files: `0.76`, `newest`.
     #[arg(long, value_name = "RELEASE")]
     min_reader: Option<MinReader>,
@@ -111,7 +115,11 @@ fn trimmed(name: &str) -> Result<String, Infallible> {
 
 impl VortexArguments {
     pub(super) fn is_given(&self) -> bool {
-        self.level.is_some() || !self.column_level.is_empty() || self.min_reader.is_some() || self.checksums
+        self.level.is_some()
+            || !self.column_level.is_empty()
+            || !self.bloom_filter.is_empty()
+            || self.min_reader.is_some()
+            || self.checksums
     }
 
     pub(super) fn options(&self) -> WriteOptions {
@@ -126,15 +134,15 @@ impl VortexArguments {
     }
 
     /// The options for a file with these columns.
-    pub(super) fn with_column_levels(
-        &self,
-        mut options: WriteOptions,
-        schema: &Schema,
-    ) -> Outcome<WriteOptions> {
+    pub(super) fn with_columns(&self, mut options: WriteOptions, schema: &Schema) -> Outcome<WriteOptions> {
+        let path = |option, column: &str| {
+            column_path(schema, column).map_err(|found| Failure::error(format!("{option}: {found}")))
+        };
         for (column, level) in &self.column_level {
-            let path = column_path(schema, column)
-                .map_err(|found| Failure::error(format!("--column-level: {found}")))?;
-            options = options.with_column_level(path, *level);
+            options = options.with_column_level(path("--column-level", column)?, *level);
+        }
+        for column in &self.bloom_filter {
+            options = options.with_bloom_filter(path("--bloom-filter", column)?);
         }
         Ok(options)
     }

@@ -160,7 +160,7 @@ impl Job {
             types: &arguments.csv.types(&reader.context.state())?,
         };
         let rows = reader.rows(&files, &wanted).await?;
-        let options = arguments.vortex.with_column_levels(options.clone(), &rows.schema)?;
+        let options = arguments.vortex.with_columns(options.clone(), &rows.schema)?;
         self.folder.as_ref().map_or(Ok(()), Destination::make_folder)?;
         let order = rows.order.as_ref().map(|order| RowOrder::new(order, &rows.schema));
         let schema = Arc::clone(&rows.schema);

@@ -99,7 +99,9 @@ async fn prepare(arguments: &Arguments) -> Outcome<Prepared> {
     let output = Destination::find(output, &reader.stores).await?;
     let jobs = jobs(arguments, &output, files)?;
     if arguments.vortex.is_given() && jobs.iter().any(|job| job.format != Format::Vortex) {
-        return refused("--level, --column-level, --min-reader and --checksums apply to Vortex files only");
+        return refused(
+            "--level, --column-level, --bloom-filter, --min-reader and --checksums apply to Vortex files only",
+        );
     }
     if jobs.iter().any(|job| job.files.len() > 1) {
         if arguments.keep_going {

@@ -28,6 +28,9 @@ pub(super) fn report(report: &Report<'_>, arguments: &Arguments) -> Value {
         json!({"key": &*it.key, "offset": it.range.start, "end": it.range.end, "text": text})
     });
     put("metadata", metadata.collect());
+    let filters = footer.bloom_filter_columns();
+    let filters = filters.map(|(column, bytes)| json!({"column": column.to_string(), "bytes": bytes}));
+    put("bloom_filters", filters.collect());
     if arguments.wants(Part::Schema) {
         let columns = report.columns.iter().zip(report.encodings_of_columns()).map(|(column, encodings)| {
             let segments = || column.segments.iter().map(|id| id.0).collect::<Vec<_>>();

@@ -49,6 +49,9 @@ pub(super) fn report(out: &mut impl Write, report: &Report<'_>, arguments: &Argu
             None => writeln!(out)?,
         }
     }
+    for (column, len) in footer.bloom_filter_columns() {
+        writeln!(out, "  Bloom filter of {}: {}", visible(&column.to_string()), bytes(len))?;
+    }
     if arguments.wants(Part::Schema) {
         schema(out, report, stored)?;
     }
