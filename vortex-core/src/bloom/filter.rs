@@ -85,8 +85,7 @@ pub(crate) fn stripes(filters: &[Filter]) -> (Vec<u8>, u8) {
         let start = bytes.len();
         let words = filters.iter().flat_map(|filter| filter.block(at, exponent));
         words.for_each(|word| bytes.extend(word.to_le_bytes()));
-        let checksum = checksum(&bytes[start..]) as u32;
-        bytes.extend(checksum.to_le_bytes());
+        push_checksum(&mut bytes, start);
     }
     (bytes, exponent)
 }
@@ -98,10 +97,16 @@ pub(super) fn stripe_len(zones: usize) -> usize {
 
 const CHECKSUM_LEN: usize = size_of::<u32>();
 
-/// The blocks of a stripe, unless it differs from its checksum.
-pub(super) fn checked_blocks(stripe: &[u8]) -> Option<&[u8]> {
-    let (blocks, stored) = stripe.split_last_chunk::<CHECKSUM_LEN>()?;
-    (checksum(blocks) as u32 == u32::from_le_bytes(*stored)).then_some(blocks)
+/// Appends the checksum of the bytes from `start` on.
+pub(super) fn push_checksum(bytes: &mut Vec<u8>, start: usize) {
+    let checksum = checksum(&bytes[start..]) as u32;
+    bytes.extend(checksum.to_le_bytes());
+}
+
+/// The bytes before the checksum that they end in, unless they differ from it.
+pub(super) fn checked(bytes: &[u8]) -> Option<&[u8]> {
+    let (bytes, stored) = bytes.split_last_chunk::<CHECKSUM_LEN>()?;
+    (checksum(bytes) as u32 == u32::from_le_bytes(*stored)).then_some(bytes)
 }
 
 #[cfg(test)]
@@ -118,7 +123,7 @@ mod tests {
     fn holds(stripes: &[u8], exponent: u8, zones: usize, zone: usize, hash: u64) -> bool {
         let len = stripe_len(zones);
         let stripe = &stripes[block_of(hash, exponent) * len..][..len];
-        may_hold(&checked_blocks(stripe).unwrap()[zone * BLOCK_LEN..][..BLOCK_LEN], hash)
+        may_hold(&checked(stripe).unwrap()[zone * BLOCK_LEN..][..BLOCK_LEN], hash)
     }
 
     #[test]
@@ -152,12 +157,12 @@ mod tests {
     #[test]
     fn stripes_that_were_changed_are_recognized() {
         let (mut bytes, _) = stripes(&[Filter::of(vec![7]), Filter::of(vec![8])]);
-        assert!(checked_blocks(&bytes).is_some());
+        assert!(checked(&bytes).is_some());
         for at in 0..bytes.len() {
             bytes[at] ^= 1;
-            assert!(checked_blocks(&bytes).is_none(), "{at}");
+            assert!(checked(&bytes).is_none(), "{at}");
             bytes[at] ^= 1;
         }
-        assert!(checked_blocks(&bytes[..3]).is_none());
+        assert!(checked(&bytes[..3]).is_none());
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use arrow::buffer::BooleanBuffer;
 use prost::Message as _;
 
-use super::filter::{BLOCK_LEN, block_of, checked_blocks, may_hold, stripe_len};
+use super::filter::{BLOCK_LEN, block_of, checked, may_hold, push_checksum, stripe_len};
 use crate::expr::FieldPath;
 use crate::{Error, Result};
 
@@ -59,7 +59,9 @@ pub(crate) fn index_to_bytes<'a>(
         offsets: groups.iter().map(|group| group.offset).collect(),
         exponents: groups.iter().map(|group| group.exponent.into()).collect(),
     });
-    Index { zone_len, columns: columns.collect() }.encode_to_vec()
+    let mut bytes = Index { zone_len, columns: columns.collect() }.encode_to_vec();
+    push_checksum(&mut bytes, 0);
+    bytes
 }
 
 /// The Bloom filters of a file.
@@ -75,6 +77,7 @@ impl BloomFilters {
     /// If it does not fit the file.
     pub(crate) fn parse(bytes: &[u8], row_count: u64, file_size: u64) -> Result<Self> {
         let damaged = || Error::corrupt("Bloom filters do not fit the file");
+        let bytes = checked(bytes).ok_or_else(damaged)?;
         let Index { zone_len, columns } = Index::decode(bytes).map_err(|_| damaged())?;
         let zone_count = row_count.checked_div(zone_len).ok_or_else(damaged)?;
         let zone_count = zone_count + u64::from(zone_count * zone_len < row_count);
@@ -195,7 +198,7 @@ impl ColumnFilters {
     /// If one was changed since it was written.
     pub(crate) fn check_group(&self, at: usize, bytes: &[u8]) -> Result<()> {
         let mut stripes = bytes.chunks(self.stripe_len(at));
-        if stripes.all(|stripe| checked_blocks(stripe).is_some()) { Ok(()) } else { Err(self.changed(at)) }
+        if stripes.all(|stripe| checked(stripe).is_some()) { Ok(()) } else { Err(self.changed(at)) }
     }
 
     fn changed(&self, group: usize) -> Error {
@@ -222,7 +225,7 @@ impl ColumnFilters {
     ) -> Result<BooleanBuffer> {
         let mut holding = Vec::with_capacity(self.zone_count);
         for (at, stripe) in stripes.enumerate() {
-            let blocks = checked_blocks(stripe).ok_or_else(|| self.changed(at))?;
+            let blocks = checked(stripe).ok_or_else(|| self.changed(at))?;
             holding.extend(blocks.chunks_exact(BLOCK_LEN).map(|block| may_hold(block, hash)));
         }
         Ok(holding.into())
@@ -293,6 +296,14 @@ mod tests {
         assert!(parse(&index_to_bytes(ZONE_LEN, twice.into_iter()), rows, size).is_err());
         assert!(parse(&index_to_bytes(0, twice.into_iter()), rows, size).is_err(), "zones of no rows");
         assert!(parse(&index_to_bytes(1, twice.into_iter()), u64::MAX, size).is_err(), "too many zones");
-        assert!(parse(b"\x08", rows, size).is_err());
+        let mut changed = entry(&groups);
+        for at in 0..changed.len() {
+            changed[at] ^= 1;
+            assert!(parse(&changed, rows, size).is_err(), "byte {at}");
+            changed[at] ^= 1;
+        }
+        let mut cut = b"\x08".to_vec();
+        push_checksum(&mut cut, 0);
+        assert!(parse(&cut, rows, size).is_err());
     }
 }

@@ -11,12 +11,13 @@
 //! filter    block 0 │ block 1 │ ...            of one zone: 2^exponent blocks of 32 bytes
 //! group     stripe 0 │ stripe 1 │ ...          of up to 1,024 zones, whose filters have as many blocks
 //! stripe i  block i of zone 0 │ block i of zone 1 │ ... │ u32 checksum
-//! entry     protobuf: rows per zone; for each column, names of the path, and where its groups lie
+//! entry     protobuf: rows per zone; for each column, names of the path, and where its groups lie │ u32 checksum
 //! ```
 //!
 //! A value is looked up in one block of every filter, the position of which depends on its hash alone. So a single
-//! stripe per group answers for all zones: 8 KiB for two million rows, where the filters take 4 MiB. The checksum is the
-//! lower half of the 64-bit XXH3 of the blocks before it; nobody reads enough to check a whole group.
+//! stripe per group answers for all zones: 8 KiB for two million rows, where the filters take 4 MiB. Checksums
+//! are the lower half of the 64-bit XXH3 of the bytes before them: unlike values, a damaged filter would be noticed by
+//! nobody, and nobody reads enough to check a whole group.
 //!
 //! Blocks and hashes are those of split block Bloom filters as [Parquet](https://parquet.apache.org/docs/file-format/bloomfilter/)
 //! defines them, with XXH3 in place of XXH64, other bits of the hash selecting the block, and integers of all widths

@@ -9,7 +9,7 @@ use super::cursor::{Cursor, Next};
 use super::fetch::{LeaseRequest, Recent, SplitNeeds};
 use super::filter::Payoffs;
 use super::plan::Plan;
-use super::split::{FilteredSplit, ROUND_TRIP_BYTES, SplitTask};
+use super::split::{FilteredSplit, ROUND_TRIP_BYTES, SHARE_ASKED_EARLY, SplitTask};
 use super::zone_maps::ZoneMaps;
 use crate::Result;
 use crate::io::Urgency;
@@ -219,7 +219,7 @@ impl Admission {
             leases: Vec::new(),
             is_row_by_row: false,
         };
-        let ids = task.first_wanted(self.eagerness.filter_rarely_empties())?;
+        let ids = task.first_wanted(self.eagerness.filter_rarely_empties(), self.eagerness.early_bytes)?;
         let urgency = if task.checks.is_empty() {
             Urgency::projection(self.admitted)
         } else {
@@ -261,6 +261,9 @@ struct Eagerness {
     stops_early: bool,
     /// Whether statistics predict rows that pass in every split.
     passes_expected: bool,
+    /// Bytes of projected columns of a split that are requested even if it may have no row that passes: all splits
+    /// that may have some take no longer for them than another round trip would.
+    early_bytes: u64,
     /// Splits whose filter was evaluated, and how many of them had a row that passed.
     checked: u64,
     passed: u64,
@@ -269,8 +272,11 @@ struct Eagerness {
 impl Eagerness {
     fn new(plan: &Plan, zone_maps: &ZoneMaps) -> Self {
         let share = if plan.is_remote() { zone_maps.expected_share(plan) } else { None };
+        let possible = zone_maps.possible(plan, 0);
+        let splits = possible.count_steps(&plan.rows.bounds(), plan.split_step);
         Self {
             stops_early: plan.stops_early(),
+            early_bytes: ROUND_TRIP_BYTES / splits.clamp(1, SHARE_ASKED_EARLY),
             passes_expected: share.is_some_and(|share| share * plan.split_step as f64 >= ROWS_EXPECTED),
             checked: 0,
             passed: 0,
@@ -304,16 +310,21 @@ impl Eagerness {
 #[cfg(test)]
 mod tests {
 
-    use arrow::array::{Int64Array, RecordBatch};
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+
+    use arrow::array::{AsArray as _, Int64Array, RecordBatch};
+    use arrow::datatypes::Int64Type;
     use futures::TryStreamExt as _;
 
     use super::super::fetch::lease;
     use super::*;
     use crate::VortexFile;
     use crate::expr::{Expr, column};
-    use crate::given::{Refuses, Stored, file_of};
-    use crate::io::StorageProfile;
+    use crate::given::{self, Refuses, Stored, file_of};
+    use crate::io::{Scheduler, StorageProfile};
     use crate::kernels::random;
+    use crate::write::WriteOptions;
 
     fn remote(name: &str) -> Arc<Stored> {
         let path = format!("{}/tests/files/{name}", env!("CARGO_MANIFEST_DIR"));
@@ -374,6 +385,34 @@ mod tests {
         let counted = [&metrics.splits_scanned, &metrics.rows_pruned, &metrics.rows_filtered];
         let counted = counted.map(|count| count.get());
         assert_eq!(counted, [4, 4 * 7 * 8192, 4 * (8192 - 100)]);
+    }
+
+    #[tokio::test]
+    async fn if_few_splits_are_left_all_of_their_columns_are_requested_at_once() {
+        let mut next = random(1);
+        let keys = Int64Array::from_iter_values(0..1 << 19);
+        let values = Int64Array::from_iter_values((0..1 << 19).map(|_| (next() >> 34) as i64));
+        let table =
+            RecordBatch::try_from_iter([("key", Arc::new(keys) as _), ("value", Arc::new(values) as _)]);
+        let bytes = given::written([table.unwrap()], WriteOptions::new()).await;
+        let stored = Stored::new(bytes, StorageProfile::REMOTE).with_delay(Duration::from_millis(2));
+        let stored = Arc::new(stored);
+        let file = VortexFile::open(Arc::clone(&stored) as _).await.unwrap();
+        let rounds = async |filter: Expr| {
+            let before = stored.alone.load(Ordering::SeqCst);
+            // That of other tests may have measured another pace.
+            let scan = file.scan().with_filter(filter).with_scheduler(Scheduler::new(1 << 30));
+            let found: Vec<RecordBatch> = scan.into_stream().unwrap().try_collect().await.unwrap();
+            assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
+            stored.alone.load(Ordering::SeqCst) - before
+        };
+        assert_eq!(rounds(column("key").eq(150_000)).await, 1);
+        // Three splits are left, two of which have no such value.
+        let values = Expr::rows("is 7", ["key"], |batch| {
+            let keys = batch.column(0).as_primitive::<Int64Type>();
+            Ok(keys.values().iter().map(|key| *key == 150_000).collect())
+        });
+        assert!(rounds(column("key").gt(100_000).and(values)).await > 1);
     }
 
     #[tokio::test]

@@ -13,6 +13,7 @@ use super::fetch::{byte_len, fetch_ranges, missing_bytes, wanted};
 use super::plan::Plan;
 use crate::Result;
 use crate::bloom::{ColumnFilters, hash_of};
+use crate::dtype::DType;
 use crate::error::ResultExt as _;
 use crate::expr::{CompareOp, Expr, FieldPath, Predicate};
 use crate::io::Urgency;
@@ -37,6 +38,7 @@ pub(super) struct Answers(HashMap<FieldPath, OfColumn>);
 
 #[derive(Debug)]
 struct OfColumn {
+    dtype: DType,
     zone_len: u64,
     /// The zones that may hold values, by the hash of the value.
     holding: HashMap<u64, BooleanBuffer>,
@@ -54,7 +56,14 @@ impl Answers {
             return Ok(answers);
         }
         let mut asked: HashMap<FieldPath, BTreeSet<u64>> = HashMap::new();
-        plan.conjuncts.iter().for_each(|conjunct| collect(conjunct, &mut asked));
+        for conjunct in &plan.conjuncts {
+            for_each_field(conjunct, &mut |path, predicate| {
+                let column = plan.filter_columns.get(path).filter(|_| filters.get(path).is_some());
+                if let Some(hashes) = column.and_then(|column| constants(predicate, &column.dtype)) {
+                    asked.entry(path.clone()).or_default().extend(hashes);
+                }
+            });
+        }
         let mut questions: Vec<(&Column, &ColumnFilters, u64)> = Vec::new();
         for (path, hashes) in &asked {
             let column = plan.filter_column(path)?;
@@ -81,6 +90,7 @@ impl Answers {
                 Ok(zones) => {
                     let of_column = answers.0.entry(column.path.clone());
                     let of_column = of_column.or_insert_with(|| OfColumn {
+                        dtype: column.dtype.clone(),
                         zone_len: filters.zone_len(),
                         holding: HashMap::new(),
                     });
@@ -107,7 +117,7 @@ impl Answers {
     pub(super) fn holding(&self, path: &FieldPath, predicate: &Predicate) -> Option<Holding> {
         let column = self.0.get(path)?;
         let mut zones: Option<BooleanBuffer> = None;
-        for hash in constants(predicate)? {
+        for hash in constants(predicate, &column.dtype)? {
             let of_constant = column.holding.get(&hash)?;
             zones = Some(match zones {
                 Some(zones) => &zones | of_constant,
@@ -118,18 +128,14 @@ impl Answers {
     }
 }
 
-/// Collects the hashes of the constants that columns are compared with.
-fn collect(expr: &Expr, asked: &mut HashMap<FieldPath, BTreeSet<u64>>) {
+/// Passes on the predicates that a filter consists of, as far as it is not negated.
+fn for_each_field(expr: &Expr, take: &mut impl FnMut(&FieldPath, &Predicate)) {
     match expr {
-        Expr::Field(path, predicate) => {
-            if let Some(hashes) = constants(predicate) {
-                asked.entry(path.clone()).or_default().extend(hashes);
-            }
-        }
-        Expr::And(parts) | Expr::Or(parts) => parts.iter().for_each(|part| collect(part, asked)),
+        Expr::Field(path, predicate) => take(path, predicate),
+        Expr::And(parts) | Expr::Or(parts) => parts.iter().for_each(|part| for_each_field(part, take)),
         Expr::Dynamic(filter) => {
             if let Some(current) = filter.current() {
-                collect(&current, asked);
+                for_each_field(&current, take);
             }
         }
         _ => {}
@@ -137,7 +143,9 @@ fn collect(expr: &Expr, asked: &mut HashMap<FieldPath, BTreeSet<u64>>) {
 }
 
 /// The hashes of the constants of which a value must equal one to match, if that is so.
-fn constants(predicate: &Predicate) -> Option<Vec<u64>> {
+fn constants(predicate: &Predicate, dtype: &DType) -> Option<Vec<u64>> {
+    // One that does not fit the column fails when it is evaluated, not here.
+    predicate.check(dtype).ok()?;
     match predicate {
         Predicate::Compare(CompareOp::Eq, constant) => Some(vec![hash_of(constant)?]),
         Predicate::In(list) if !list.negated() && !list.values().is_empty() => {

@@ -27,8 +27,8 @@ use crate::segments::{Lease, SegmentId};
 /// Approximately the bytes a remote store delivers in the time a request waits for its first byte.
 pub(super) const ROUND_TRIP_BYTES: u64 = 1 << 20;
 /// Projected columns are requested before the filter is evaluated if their bytes are less than one part
-/// in this many of the bytes requested anyway.
-const SHARE_ASKED_EARLY: u64 = 32;
+/// in this many of the bytes requested anyway; or of those that a round trip takes, if there are as many splits.
+pub(super) const SHARE_ASKED_EARLY: u64 = 32;
 
 /// One split, and what to do with it in any stage.
 #[derive(Clone)]
@@ -89,7 +89,9 @@ impl SplitTask {
     /// if there is nothing to check, if the filter rarely empties splits or, on remote storage, if they take few bytes:
     /// requesting them later would cost a round trip. They never do if rows are read best first, or if a limit leaves
     /// so few that these are to be fetched individually.
-    pub(super) fn first_wanted(&mut self, filter_rarely_empties: bool) -> Result<Vec<SegmentId>> {
+    ///
+    /// Few bytes are up to `few` of them.
+    pub(super) fn first_wanted(&mut self, filter_rarely_empties: bool, few: u64) -> Result<Vec<SegmentId>> {
         let table = self.plan.table();
         let none = SegmentSet::new(table);
         let first = wanted(&none, |have, want| self.request_filter(have, want))?;
@@ -108,7 +110,7 @@ impl SplitTask {
         if may_wait {
             let bytes = byte_len(table, &first)?;
             let more = byte_len(table, &all)?.saturating_sub(bytes);
-            if more > bytes.max(ROUND_TRIP_BYTES) / SHARE_ASKED_EARLY {
+            if more > few.max(bytes / SHARE_ASKED_EARLY) {
                 return Ok(first);
             }
         }
