@@ -21,6 +21,8 @@ pub(crate) enum Engine {
     Parquet,
     /// As `Parquet`, with filters evaluated and reordered within the scan.
     ParquetPushdown,
+    /// As `ParquetPushdown`, with Bloom filters of some columns.
+    ParquetBloom,
     /// The reference plugin on its own files.
     Reference,
     /// This repository's plugin on the reference's files.
@@ -29,6 +31,8 @@ pub(crate) enum Engine {
     OursNative,
     /// As `OursNative`, with files of the level `compact`.
     OursCompact,
+    /// As `OursNative`, with Bloom filters of the columns of `ParquetBloom`.
+    OursBloom,
     /// As `OursNative`, but late reads of a remote store are not repeated.
     OursUnhedged,
 }
@@ -43,16 +47,18 @@ impl Engine {
     pub(crate) fn format(self) -> Format {
         match self {
             Self::Memory | Self::Parquet | Self::ParquetPushdown => Format::Parquet,
+            Self::ParquetBloom => Format::ParquetBloom,
             Self::Reference | Self::Ours => Format::Reference,
             Self::OursNative | Self::OursUnhedged => Format::Ours(Level::Default),
             Self::OursCompact => Format::Ours(Level::Compact),
+            Self::OursBloom => Format::OursBloom,
         }
     }
 
     /// A session with empty caches that can read and write the engine's files.
     pub(crate) fn session(self, target_partitions: usize) -> Result<SessionContext> {
         let mut config = SessionConfig::new().with_target_partitions(target_partitions);
-        if self == Self::ParquetPushdown {
+        if matches!(self, Self::ParquetPushdown | Self::ParquetBloom) {
             let parquet = &mut config.options_mut().execution.parquet;
             parquet.pushdown_filters = true;
             parquet.reorder_filters = true;
@@ -61,7 +67,7 @@ impl Engine {
             return Ok(reference_session(config));
         }
         let session = SessionContext::new_with_config(config);
-        if matches!(self, Self::Ours | Self::OursNative | Self::OursCompact | Self::OursUnhedged) {
+        if self.format().sql() == "VORTEX" {
             vortex_datafusion::register(&session)?;
         }
         if self == Self::OursUnhedged {

@@ -30,6 +30,8 @@ pub(crate) enum Suite {
     Analytics,
     /// Scans, look-ups, LIKE and top-k over lineitem and the hit log.
     Points,
+    /// Few rows of the hit log by keys in no order.
+    LookUps,
     /// Aggregates of ranges of rows and of whole tables, over the same.
     Aggregates,
     /// Single columns of a table with 3,000 columns.
@@ -61,7 +63,7 @@ impl Suite {
     pub(crate) fn data_sets(self) -> &'static [DataSet] {
         match self {
             Self::Tpch => &[DataSet::Tpch],
-            Self::Analytics => &[DataSet::Analytics],
+            Self::Analytics | Self::LookUps => &[DataSet::Analytics],
             Self::Points | Self::Aggregates => &[DataSet::Tpch, DataSet::Analytics],
             Self::Wide => &[DataSet::Wide],
             Self::SmallFiles => &[DataSet::SmallFiles],

@@ -19,9 +19,10 @@
 //! are the lower half of the 64-bit XXH3 of the bytes before them: unlike values, a damaged filter would be noticed by
 //! nobody, and nobody reads enough to check a whole group.
 //!
-//! Blocks and hashes are those of split block Bloom filters as [Parquet](https://parquet.apache.org/docs/file-format/bloomfilter/)
-//! defines them, with XXH3 in place of XXH64, other bits of the hash selecting the block, and integers of all widths
-//! extended to 64 bits; see `filter.rs` and `hash.rs`.
+//! These are split block Bloom filters as [Parquet defines them][parquet], but with XXH3 in place of XXH64, other bits of
+//! the hash selecting the block, and integers of all widths extended to 64 bits; see `filter.rs` and `hash.rs`.
+//!
+//! [parquet]: https://parquet.apache.org/docs/file-format/bloomfilter/
 
 mod filter;
 mod hash;

@@ -24,10 +24,14 @@ pub(crate) enum Format {
     Parquet,
     /// Parquet by DataFusion, compressed with zstd level 3.
     ParquetZstd,
+    /// As `Parquet`, with Bloom filters of the keys of the hit log.
+    ParquetBloom,
     /// Vortex by the reference plugin, default options.
     Reference,
     /// Vortex by this repository's plugin.
     Ours(Level),
+    /// As the default level, with Bloom filters of the same keys.
+    OursBloom,
 }
 
 /// The compression level of this repository's writer.
@@ -39,7 +43,7 @@ pub(crate) enum Level {
 }
 
 impl Format {
-    /// All formats, in the order of reports.
+    /// All formats whose sizes and times of writing are compared, in the order of reports.
     pub(crate) const ALL: [Self; 6] = [
         Self::Parquet,
         Self::ParquetZstd,
@@ -54,26 +58,28 @@ impl Format {
         match self {
             Self::Parquet => "parquet",
             Self::ParquetZstd => "parquet-zstd",
+            Self::ParquetBloom => "parquet-bloom",
             Self::Reference => "reference",
             Self::Ours(Level::Fast) => "ours-fast",
             Self::Ours(Level::Default) => "ours",
             Self::Ours(Level::Compact) => "ours-compact",
+            Self::OursBloom => "ours-bloom",
         }
     }
 
     /// The extension of the format's files.
     pub(crate) fn extension(self) -> &'static str {
         match self {
-            Self::Parquet | Self::ParquetZstd => "parquet",
-            Self::Reference | Self::Ours(_) => "vortex",
+            Self::Parquet | Self::ParquetZstd | Self::ParquetBloom => "parquet",
+            Self::Reference | Self::Ours(_) | Self::OursBloom => "vortex",
         }
     }
 
     /// The name of the format in SQL.
     pub(crate) fn sql(self) -> &'static str {
         match self {
-            Self::Parquet | Self::ParquetZstd => "PARQUET",
-            Self::Reference | Self::Ours(_) => "VORTEX",
+            Self::Parquet | Self::ParquetZstd | Self::ParquetBloom => "PARQUET",
+            Self::Reference | Self::Ours(_) | Self::OursBloom => "VORTEX",
         }
     }
 
@@ -82,6 +88,11 @@ impl Format {
         match self {
             Self::Parquet | Self::Reference | Self::Ours(Level::Default) => "",
             Self::ParquetZstd => " OPTIONS (compression 'zstd(3)')",
+            Self::ParquetBloom => {
+                " OPTIONS ('bloom_filter_enabled::event_id' 'true', 'bloom_filter_enabled::session_id' 'true',
+                    'bloom_filter_enabled::visitor_id' 'true', 'bloom_filter_enabled::page_url' 'true')"
+            }
+            Self::OursBloom => " OPTIONS (bloom_filters 'event_id, session_id, visitor_id, page_url')",
             Self::Ours(Level::Fast) => " OPTIONS (level 'fast')",
             Self::Ours(Level::Compact) => " OPTIONS (level 'compact')",
         }
@@ -90,9 +101,9 @@ impl Format {
     /// The engine that writes the format.
     pub(crate) fn writer(self) -> Engine {
         match self {
-            Self::Parquet | Self::ParquetZstd => Engine::Parquet,
+            Self::Parquet | Self::ParquetZstd | Self::ParquetBloom => Engine::Parquet,
             Self::Reference => Engine::Reference,
-            Self::Ours(_) => Engine::Ours,
+            Self::Ours(_) | Self::OursBloom => Engine::Ours,
         }
     }
 
@@ -100,7 +111,9 @@ impl Format {
     fn is_current(self, path: &Path) -> bool {
         let modified = |path: &Path| path.metadata().and_then(|metadata| metadata.modified());
         let Ok(written) = modified(path) else { return false };
-        let Self::Ours(_) = self else { return true };
+        if !matches!(self, Self::Ours(_) | Self::OursBloom) {
+            return true;
+        }
         std::env::current_exe().and_then(|exe| modified(&exe)).is_ok_and(|built| built < written)
     }
 }
