@@ -22,8 +22,8 @@ fn bits(hash: u64) -> Block {
     SALTS.map(|salt| 1 << ((hash as u32).wrapping_mul(salt) >> 27))
 }
 
-/// The position of a value's block among `2^exponent`: the upper bits of its hash. The block of a filter thus stands for
-/// two of a filter of twice as many.
+/// The position of a value's block among `2^exponent`: the upper bits of its hash. The block of a filter thus stands
+/// for two of a filter of twice as many.
 pub(super) fn block_of(hash: u64, exponent: u8) -> usize {
     hash.checked_shr(u64::BITS - u32::from(exponent)).unwrap_or(0) as usize
 }

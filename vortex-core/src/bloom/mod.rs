@@ -1,11 +1,12 @@
 //! Bloom filters: which zones may hold a value.
 //!
-//! A zone map rules out few zones of a column whose values are in no order, such as random keys. A Bloom filter per zone
-//! rules out nearly all zones that lack a value. They are written for columns that are [named for
+//! A zone map rules out few zones of a column whose values are in no order, such as random keys. A Bloom filter
+//! per zone rules out nearly all zones that lack a value. They are written for columns that are [named for
 //! it](crate::write::WriteOptions::with_bloom_filter).
 //!
-//! The format has no place for them that readers of all releases accept, so they lie between the segments, where nothing
-//! else refers to, and an entry of user metadata tells where. Readers that do not know the entry ignore it.
+//! The format has no place for them that readers of all releases accept, so they lie between the segments, where
+//! nothing else refers to, and an entry of user metadata tells where. Readers that do not know the entry ignore
+//! it.
 //!
 //! ```text
 //! filter    block 0 │ block 1 │ ...            of one zone: 2^exponent blocks of 32 bytes
@@ -19,8 +20,9 @@
 //! are the lower half of the 64-bit XXH3 of the bytes before them: unlike values, a damaged filter would be noticed by
 //! nobody, and nobody reads enough to check a whole group.
 //!
-//! These are split block Bloom filters as [Parquet defines them][parquet], but with XXH3 in place of XXH64, other bits of
-//! the hash selecting the block, and integers of all widths extended to 64 bits; see `filter.rs` and `hash.rs`.
+//! These are split block Bloom filters as [Parquet defines them][parquet], but with XXH3 in place of XXH64, other
+//! bits of the hash selecting the block, and integers of all widths extended to 64 bits; see `filter.rs` and
+//! `hash.rs`.
 //!
 //! [parquet]: https://parquet.apache.org/docs/file-format/bloomfilter/
 
