@@ -6,8 +6,7 @@ use crate::segments::checksums::checksum;
 pub(crate) const BLOCK_LEN: usize = 32;
 
 /// Bits per distinct value, at least. Their number is a power of two, so that there are up to twice as many: of the
-/// zones without a value, one in 300 to 1,500 may seem to hold it. Whatever seems to is read, in chunks of up to 16
-/// zones.
+/// zones without a value, one in 300 to 1,500 seems to hold it, and is read, with its chunk of up to 16 zones.
 const BITS_PER_VALUE: usize = 12;
 
 /// An odd factor per word of a block, which select the bit of the word.
@@ -56,24 +55,9 @@ impl Filter {
         Self { exponent, blocks }
     }
 
-    /// The filter of the values of both.
-    pub(crate) fn merge(self, other: &Self) -> Self {
-        let exponent = self.exponent.max(other.exponent);
-        let join = |at| {
-            let (left, right) = (self.block(at, exponent), other.block(at, exponent));
-            std::array::from_fn(|word| left[word] | right[word])
-        };
-        Self { exponent, blocks: (0..1 << exponent).map(join).collect() }
-    }
-
     /// Block `at` of the same filter with `2^exponent` blocks, not fewer than it has.
     fn block(&self, at: usize, exponent: u8) -> &Block {
         &self.blocks[at >> (exponent - self.exponent)]
-    }
-
-    /// Bytes in memory.
-    pub(crate) fn memory_size(&self) -> usize {
-        size_of_val(self.blocks.as_slice())
     }
 }
 
@@ -140,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_of_different_sizes_are_stored_and_merged_as_if_they_were_of_the_largest() {
+    fn filters_of_different_sizes_are_stored_as_if_they_were_of_the_largest() {
         let parts = [hashes(10, 1), hashes(8192, 2), Vec::new(), hashes(700, 3)];
         let filters: Vec<Filter> = parts.iter().cloned().map(Filter::of).collect();
         let (bytes, exponent) = stripes(&filters);
@@ -149,9 +133,6 @@ mod tests {
             assert!(values.iter().all(|hash| holds(&bytes, exponent, 4, zone, *hash)));
         }
         assert!(!holds(&bytes, exponent, 4, 2, parts[0][0]), "no value is in a zone without any");
-        let merged = filters.into_iter().reduce(|all, filter| all.merge(&filter)).unwrap();
-        let (bytes, exponent) = stripes(&[merged]);
-        assert!(parts.iter().flatten().all(|hash| holds(&bytes, exponent, 1, 0, *hash)));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use prost::Message as _;
 
 use super::filter::{BLOCK_LEN, block_of, checked, may_hold, push_checksum, stripe_len};
 use crate::expr::FieldPath;
+use crate::row_ranges::RowRanges;
 use crate::{Error, Result};
 
 /// Key of the user metadata entry that tells where the Bloom filters of a file lie.
@@ -140,9 +141,14 @@ impl ColumnFilters {
         self.zone_len
     }
 
-    /// Number of groups, each of which has a stripe for every value.
-    pub(crate) fn group_count(&self) -> usize {
-        self.groups.len()
+    /// The groups of zones that hold any of these rows.
+    pub(crate) fn groups_of(&self, rows: &RowRanges) -> Vec<usize> {
+        let len = self.zone_len.saturating_mul(GROUP_ZONES as u64);
+        let holds = |at: &usize| {
+            let start = (*at as u64).saturating_mul(len);
+            rows.within(&(start..start.saturating_add(len))).next().is_some()
+        };
+        (0..self.groups.len()).filter(holds).collect()
     }
 
     /// Whether there are groups for all zones, and all lie within the file.
@@ -169,11 +175,6 @@ impl ColumnFilters {
         self.groups().map(|range| range.end - range.start).sum()
     }
 
-    /// Bytes of the stripes of one value.
-    pub(crate) fn stripes_len(&self) -> u64 {
-        (0..self.groups.len()).map(|group| self.stripe_len(group) as u64).sum()
-    }
-
     fn stripe_len(&self, group: usize) -> usize {
         stripe_len(self.zones_of(group).len())
     }
@@ -183,12 +184,12 @@ impl ColumnFilters {
         group * GROUP_ZONES..((group + 1) * GROUP_ZONES).min(self.zone_count)
     }
 
-    /// Where the stripes of a value lie, one per group.
-    pub(crate) fn stripes_of(&self, hash: u64) -> impl Iterator<Item = Range<u64>> {
-        self.groups.iter().enumerate().map(move |(at, group)| {
-            let len = self.stripe_len(at) as u64;
+    /// Where the stripes of a value lie in these groups.
+    pub(crate) fn stripes_of(&self, hash: u64, groups: &[usize]) -> impl Iterator<Item = Range<u64>> {
+        groups.iter().filter_map(move |at| {
+            let (group, len) = (self.groups.get(*at)?, self.stripe_len(*at) as u64);
             let start = group.offset + block_of(hash, group.exponent) as u64 * len;
-            start..start + len
+            Some(start..start + len)
         })
     }
 
@@ -214,19 +215,20 @@ impl ColumnFilters {
         group.get(start..start + BLOCK_LEN).is_some_and(|block| may_hold(block, hash))
     }
 
-    /// Which zones may hold a value, given its stripes.
+    /// Which zones may hold a value, given its stripes in some groups. Those of other groups may.
     ///
     /// # Errors
     /// If a stripe was changed since it was written.
     pub(crate) fn holding<'a>(
         &self,
         hash: u64,
-        stripes: impl Iterator<Item = &'a [u8]>,
+        stripes: impl Iterator<Item = (usize, &'a [u8])>,
     ) -> Result<BooleanBuffer> {
-        let mut holding = Vec::with_capacity(self.zone_count);
-        for (at, stripe) in stripes.enumerate() {
-            let blocks = checked(stripe).ok_or_else(|| self.changed(at))?;
-            holding.extend(blocks.chunks_exact(BLOCK_LEN).map(|block| may_hold(block, hash)));
+        let mut holding = vec![true; self.zone_count];
+        for (at, stripe) in stripes {
+            let blocks = checked(stripe).ok_or_else(|| self.changed(at))?.chunks_exact(BLOCK_LEN);
+            let zones = holding[self.zones_of(at)].iter_mut();
+            zones.zip(blocks).for_each(|(zone, block)| *zone = may_hold(block, hash));
         }
         Ok(holding.into())
     }
@@ -267,11 +269,16 @@ mod tests {
             assert_eq!(column.byte_len(), bytes.len() as u64 - 5);
             for zone in [0, zones / 2, zones - 1] {
                 let hash = zone << 40 | zone;
-                let stripes =
-                    column.stripes_of(hash).map(|range| &bytes[range.start as usize..range.end as usize]);
-                let holding = column.holding(hash, stripes).unwrap();
+                let rows = zone * ZONE_LEN..(zone + 1) * ZONE_LEN;
+                let groups = column.groups_of(&rows.into());
+                assert_eq!(groups, [zone as usize / GROUP_ZONES]);
+                let groups = column.groups_of(&(0..row_count).into());
+                let stripes = column.stripes_of(hash, &groups);
+                let stripes = stripes.map(|range| &bytes[range.start as usize..range.end as usize]);
+                let holding = column.holding(hash, groups.iter().copied().zip(stripes)).unwrap();
                 assert_eq!(holding.len() as u64, zones);
                 assert!(holding.value(zone as usize) && holding.count_set_bits() < 4, "{holding:?}");
+                assert!(column.holding(hash, std::iter::empty()).unwrap().iter().all(|may| may));
             }
         }
     }

@@ -150,7 +150,9 @@ fn evaluate(expr: &Expr, blocks: RowBlocks, rows: &RowRanges, known: &dyn Known)
                 None => Outcomes::unknown(len),
             };
             match known.holding(path, predicate) {
-                Some(holding) => Outcomes { may: &outcomes.may & &holding.spread(blocks), ..outcomes },
+                Some(Holding { zone_len, zones }) => {
+                    Outcomes { may: &outcomes.may & &any_of(&zones, zone_len, blocks), ..outcomes }
+                }
                 None => outcomes,
             }
         }
@@ -211,17 +213,19 @@ fn spread(zone: &Outcomes, map: &ZoneMap, blocks: RowBlocks) -> Outcomes {
     }
     let zones_of = |block| blocks.zones_of(block, map.zone_len, map.zone_count);
     Outcomes {
-        may: (0..len).map(|block| zones_of(block).any(|at| zone.may.value(at))).collect(),
+        may: any_of(&zone.may, map.zone_len, blocks),
         all: (0..len).map(|block| zones_of(block).all(|at| zone.all.value(at))).collect(),
     }
 }
 
-impl Holding {
-    /// The blocks that overlap zones which may hold a value.
-    fn spread(&self, blocks: RowBlocks) -> BooleanBuffer {
-        let zones_of = |block| blocks.zones_of(block, self.zone_len, self.zones.len());
-        (0..blocks.count()).map(|block| zones_of(block).any(|at| self.zones.value(at))).collect()
+/// The blocks that overlap any of some zones of `zone_len` rows.
+fn any_of(zones: &BooleanBuffer, zone_len: u64, blocks: RowBlocks) -> BooleanBuffer {
+    let len = blocks.count();
+    if zone_len == blocks.block_len && zones.len() == len {
+        return zones.clone();
     }
+    let zones_of = |block| blocks.zones_of(block, zone_len, zones.len());
+    (0..len).map(|block| zones_of(block).any(|at| zones.value(at))).collect()
 }
 
 #[cfg(test)]

@@ -131,6 +131,10 @@ fn extract_other(array: &dyn array::Array, at: usize, dtype: &DType) -> Result<V
             let dictionary = row.as_any_dictionary();
             return extract(dictionary.values().as_ref(), dictionary.normalized_keys()[0], dtype);
         }
+        // What the format lacks is stored as byte strings.
+        (DataType::FixedSizeBinary(_), DType::Binary(_)) => {
+            Value::Binary(array.as_fixed_size_binary().value(at).into())
+        }
         (DataType::FixedSizeBinary(_), _) => {
             let bytes = array.as_fixed_size_binary().value(at);
             Value::List(bytes.iter().map(|byte| Value::UInt((*byte).into())).collect())

@@ -26,6 +26,10 @@ const ROWS_EXPECTED: f64 = 8.0;
 /// Splits that statistics may answer before other tasks are let run: a file may claim millions of them.
 const ANSWERED_AT_ONCE: u64 = 256;
 
+/// Bytes of projected columns that are requested of all splits which may have rows that pass, if these are few: a file
+/// may be one of a thousand in which a row is looked up.
+const BYTES_ASKED_EARLY: u64 = 256 << 10;
+
 /// Number of splits after which half of what is known about the filter is forgotten.
 const REMEMBERED: u64 = 32;
 
@@ -261,8 +265,7 @@ struct Eagerness {
     stops_early: bool,
     /// Whether statistics predict rows that pass in every split.
     passes_expected: bool,
-    /// Bytes of projected columns of a split that are requested even if it may have no row that passes: all splits
-    /// that may have some take no longer for them than another round trip would.
+    /// Bytes of projected columns of a split that are requested even if it may have no row that passes.
     early_bytes: u64,
     /// Splits whose filter was evaluated, and how many of them had a row that passed.
     checked: u64,
@@ -272,11 +275,12 @@ struct Eagerness {
 impl Eagerness {
     fn new(plan: &Plan, zone_maps: &ZoneMaps) -> Self {
         let share = if plan.is_remote() { zone_maps.expected_share(plan) } else { None };
-        let possible = zone_maps.possible(plan, 0);
-        let splits = possible.count_steps(&plan.rows.bounds(), plan.split_step);
+        // There may be millions of ranges of rows.
+        let splits = || zone_maps.possible(plan, 0).count_steps(&plan.rows.bounds(), plan.split_step);
+        let splits = if plan.is_remote() && !plan.stops_early() { splits() } else { u64::MAX };
         Self {
             stops_early: plan.stops_early(),
-            early_bytes: ROUND_TRIP_BYTES / splits.clamp(1, SHARE_ASKED_EARLY),
+            early_bytes: (BYTES_ASKED_EARLY / splits.max(1)).max(ROUND_TRIP_BYTES / SHARE_ASKED_EARLY),
             passes_expected: share.is_some_and(|share| share * plan.split_step as f64 >= ROWS_EXPECTED),
             checked: 0,
             passed: 0,
@@ -390,8 +394,8 @@ mod tests {
     #[tokio::test]
     async fn if_few_splits_are_left_all_of_their_columns_are_requested_at_once() {
         let mut next = random(1);
-        let keys = Int64Array::from_iter_values(0..1 << 19);
-        let values = Int64Array::from_iter_values((0..1 << 19).map(|_| (next() >> 34) as i64));
+        let keys = Int64Array::from_iter_values(0..1 << 20);
+        let values = Int64Array::from_iter_values((0..1 << 20).map(|_| (next() >> 52) as i64));
         let table =
             RecordBatch::try_from_iter([("key", Arc::new(keys) as _), ("value", Arc::new(values) as _)]);
         let bytes = given::written([table.unwrap()], WriteOptions::new()).await;

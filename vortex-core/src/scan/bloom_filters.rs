@@ -4,6 +4,7 @@
 //! read of 32 bytes per zone.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 use std::time::Instant;
 
 use arrow::buffer::{BooleanBuffer, Buffer};
@@ -21,9 +22,15 @@ use crate::layout::SegmentSet;
 use crate::pruning::Holding;
 use crate::row_ranges::RowRanges;
 
-/// Bytes of the column that must be at stake for each byte that is read of its filters. Of random keys of 8 bytes, this
-/// asks about up to 256 constants; where there are more, each zone is likely to hold one.
-const BYTES_AT_STAKE: u64 = 8;
+/// Most constants that are asked about: since one zone in a thousand seems to hold any constant, and chunks have up to
+/// 16 zones, more would rule out hardly any chunk.
+const MAX_CONSTANTS: usize = 64;
+
+/// Most bytes of filters that are read for a scan: some constants of a billion rows.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// Bytes of the column that must be at stake for each byte that is read of its filters.
+const BYTES_AT_STAKE: u64 = 2;
 
 /// The same at least: reading the column takes little longer than asking.
 const MIN_AT_STAKE_LOCAL: u64 = 64 << 10;
@@ -59,33 +66,36 @@ impl Answers {
         for conjunct in &plan.conjuncts {
             for_each_field(conjunct, &mut |path, predicate| {
                 let column = plan.filter_columns.get(path).filter(|_| filters.get(path).is_some());
-                if let Some(hashes) = column.and_then(|column| constants(predicate, &column.dtype)) {
+                let hashes = column.and_then(|column| constants(predicate, &column.dtype));
+                if let Some(hashes) = hashes.filter(|hashes| hashes.len() <= MAX_CONSTANTS) {
                     asked.entry(path.clone()).or_default().extend(hashes);
                 }
             });
         }
-        let mut questions: Vec<(&Column, &ColumnFilters, u64)> = Vec::new();
+        let mut questions: Vec<(&Column, &ColumnFilters, Vec<usize>, u64)> = Vec::new();
+        let mut ranges = Vec::new();
         for (path, hashes) in &asked {
-            let column = plan.filter_column(path)?;
-            if let Some(filters) = filters.get(path)
-                && pays(plan, column, filters.stripes_len().saturating_mul(hashes.len() as u64), rows)?
-            {
-                questions.extend(hashes.iter().map(|hash| (column, filters, *hash)));
+            let (column, Some(filters)) = (plan.filter_column(path)?, filters.get(path)) else { continue };
+            let groups = filters.groups_of(rows);
+            let of_column = hashes.iter().flat_map(|hash| filters.stripes_of(*hash, &groups));
+            let of_column: Vec<Range<u64>> = of_column.collect();
+            let bytes = byte_count(&ranges).saturating_add(byte_count(&of_column));
+            let may_ask = hashes.len() <= MAX_CONSTANTS && bytes <= MAX_BYTES;
+            if may_ask && pays(plan, column, byte_count(&of_column), rows)? {
+                ranges.extend(of_column);
+                questions.extend(hashes.iter().map(|hash| (column, filters, groups.clone(), *hash)));
             }
         }
         if questions.is_empty() {
             return Ok(answers);
         }
-        let ranges = questions.iter().flat_map(|(_, filters, hash)| filters.stripes_of(*hash));
-        let ranges: Vec<_> = ranges.collect();
-        let bytes = ranges.iter().map(|range| range.end - range.start).sum();
-        let _memory = plan.memory.take_anyway(bytes);
+        let _memory = plan.memory.take_anyway(byte_count(&ranges));
         let start = Instant::now();
         let stripes = fetch_ranges(plan, &ranges, Urgency::ZONE_MAPS).await?;
         plan.metrics.io_wait_nanos.add_since(start);
         let mut stripes = stripes.iter().map(Buffer::as_slice);
-        for (column, filters, hash) in questions {
-            let of_question = stripes.by_ref().take(filters.group_count());
+        for (column, filters, groups, hash) in questions {
+            let of_question = groups.iter().copied().zip(stripes.by_ref());
             match filters.holding(hash, of_question).at(|| column.place()) {
                 Ok(zones) => {
                     let of_column = answers.0.entry(column.path.clone());
@@ -126,6 +136,10 @@ impl Answers {
         }
         Some(Holding { zone_len: column.zone_len, zones: zones? })
     }
+}
+
+fn byte_count(ranges: &[Range<u64>]) -> u64 {
+    ranges.iter().map(|range| range.end - range.start).fold(0, u64::saturating_add)
 }
 
 /// Passes on the predicates that a filter consists of, as far as it is not negated.
@@ -265,7 +279,9 @@ mod tests {
         assert_eq!(pruned(key().not_eq(keys.value(1))).await, 0);
         assert_eq!(pruned(key().not_in([keys.value(1)])).await, 0);
         assert_eq!(pruned(key().between(keys.value(1), keys.value(1))).await, 0);
-        assert_eq!(pruned(key().is_in((0..5000).map(|row| keys.value(row)))).await, 0, "too many");
+        assert_eq!(pruned(key().is_in((0..65).map(|row| keys.value(row)))).await, 0, "too many");
+        let many = key().is_in((0..65).map(|row| keys.value(row)));
+        assert!(pruned(many.and(key().eq(keys.value(7)))).await > 30, "of the one");
         assert_eq!(pruned(key().eq(keys.value(1)).or(column("row").gt(5))).await, 0);
         assert_eq!(pruned(column("row").eq(5)).await, 0, "no filter, and zones tell");
         let both = key().eq(keys.value(1)).and(column("row").lt(100_000));
@@ -331,6 +347,19 @@ mod tests {
             }
             assert!(pruned > 20, "{path}: {pruned}");
         }
+    }
+
+    #[tokio::test]
+    async fn filters_of_zones_that_are_cut_into_short_chunks_are_as_good_as_others() {
+        let long = |row: usize| format!("{row} ").repeat(300);
+        let text = StringArray::from_iter_values((0..20_000).map(long));
+        let table = RecordBatch::try_from_iter([("text", Arc::new(text) as _)]).unwrap();
+        let file = opened(written([table], WriteOptions::new().with_bloom_filter("text")).await).await;
+        let mut pruned = 0;
+        for absent in 16_500..16_520 {
+            pruned += found(&file, column("text").eq(format!("{absent} ").repeat(299) + "x")).await.1;
+        }
+        assert!(pruned >= 58, "{pruned} of 20 times three zones");
     }
 
     #[tokio::test]

@@ -27,7 +27,7 @@ use crate::segments::{Lease, SegmentId};
 /// Approximately the bytes a remote store delivers in the time a request waits for its first byte.
 pub(super) const ROUND_TRIP_BYTES: u64 = 1 << 20;
 /// Projected columns are requested before the filter is evaluated if their bytes are less than one part
-/// in this many of the bytes requested anyway; or of those that a round trip takes, if there are as many splits.
+/// in this many of the bytes requested anyway.
 pub(super) const SHARE_ASKED_EARLY: u64 = 32;
 
 /// One split, and what to do with it in any stage.

@@ -25,7 +25,8 @@ pub(super) struct FilterCheck<'a> {
 impl<'a> FilterCheck<'a> {
     /// Of a column, if it has filters.
     pub(super) fn new(file: &'a VortexFile, column: &'a Column) -> Option<Self> {
-        let filters = file.footer().bloom_filters().get(&column.path).filter(|_| column.is_named)?;
+        let filters =
+            file.footer().bloom_filters().get(&column.path).filter(|_| column.can_have_bloom_filter())?;
         Some(Self { file, column, filters, row: 0, group: None, lacking: None })
     }
 
@@ -78,12 +79,13 @@ mod tests {
     use std::ops::Range;
     use std::sync::Arc;
 
-    use arrow::array::{RecordBatch, StringViewArray};
+    use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringViewArray};
 
     use crate::bloom::{BLOOM_FILTERS_KEY, Filter, stripes};
     use crate::file::OpenOptions;
     use crate::given::{opened, written};
     use crate::io::MemoryFile;
+    use crate::segments::checksums::checksum;
     use crate::verify::verify;
     use crate::write::WriteOptions;
 
@@ -128,6 +130,28 @@ mod tests {
         bytes[group.start + 1000] ^= 1;
         let expected = "column `word`: corrupt file: Bloom filters of zones 0..3 differ from their checksum";
         assert_eq!(problems(bytes).await, [expected]);
+    }
+
+    #[tokio::test]
+    async fn filters_of_no_column_or_of_one_without_hashes_are_a_problem() {
+        let (floats, ints) = (Float64Array::from(vec![1.0; 9000]), Int64Array::from_iter_values(0..9000));
+        let rows = [("int", Arc::new(ints) as ArrayRef), ("flt", Arc::new(floats) as _)];
+        let rows = RecordBatch::try_from_iter(rows).unwrap();
+        let bytes = written([rows], WriteOptions::new().with_bloom_filter("int")).await.to_vec();
+        let file = opened(bytes.clone()).await;
+        let entry =
+            file.footer().user_metadata().iter().find(|entry| *entry.key == *BLOOM_FILTERS_KEY).unwrap();
+        let range = entry.range.start as usize..entry.range.end as usize - 4;
+        for name in [b"flt", b"non"] {
+            let mut bytes = bytes.clone();
+            let at = bytes[range.clone()].windows(3).position(|part| part == b"int").unwrap();
+            bytes[range.start + at..][..3].copy_from_slice(name);
+            let checksum = checksum(&bytes[range.clone()]) as u32;
+            bytes[range.end..][..4].copy_from_slice(&checksum.to_le_bytes());
+            let name = std::str::from_utf8(name).unwrap();
+            let expected = format!("Bloom filters: no column `{name}`, or none whose values have hashes");
+            assert_eq!(problems(bytes).await, [expected]);
+        }
     }
 
     #[tokio::test]

@@ -8,6 +8,7 @@ use futures::TryStreamExt as _;
 use super::bloom_filters::FilterCheck;
 use super::statistics::{Actual, Findings, check_no_nulls};
 use super::{Verification, unless_storage};
+use crate::bloom::can_hash;
 use crate::dtype::arrow::{field, presents};
 use crate::dtype::{DType, ROOT_COLUMN, StructType};
 use crate::expr::FieldPath;
@@ -22,11 +23,18 @@ pub(super) struct Column {
     /// The position among the columns of the file; `None` for a field of one.
     at: Option<usize>,
     /// Whether the path leads to it, and not to a column before it that has the same name.
-    pub(super) is_named: bool,
+    is_named: bool,
     pub(super) dtype: DType,
     layout: LayoutRef,
     /// Whether its statistics describe the values that readers see, which is not so below a nullable struct.
     is_visible: bool,
+}
+
+impl Column {
+    /// Whether paths of Bloom filters may lead to it, and its values have hashes.
+    pub(super) fn can_have_bloom_filter(&self) -> bool {
+        self.is_named && can_hash(&self.dtype)
+    }
 }
 
 /// The columns of a file, or their fields if these are stored separately; broken layouts are recorded as

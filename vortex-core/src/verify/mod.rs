@@ -129,7 +129,13 @@ async fn verify_all(source: &Arc<dyn ReadAt>, options: &OpenOptions) -> Result<V
     }
     // A narrow column is little more than round trips to remote storage.
     let at_once = if source.profile().remote { MAX_COLUMNS_AT_ONCE } else { 1 };
-    let columns = columns_of(&file, &mut found).into_iter().map(|column| verify_column(&file, column));
+    let columns = columns_of(&file, &mut found);
+    for (path, _) in file.footer().bloom_filters().iter() {
+        if !columns.iter().any(|column| column.path == *path && column.can_have_bloom_filter()) {
+            found.report("Bloom filters", format!("no column `{path}`, or none whose values have hashes"));
+        }
+    }
+    let columns = columns.into_iter().map(|column| verify_column(&file, column));
     let mut columns = futures::stream::iter(columns).buffered(at_once);
     while let Some(of_column) = columns.try_next().await? {
         found.add(of_column);

@@ -14,8 +14,8 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub(super) struct FilterRows {
     names: FieldPath,
-    /// The filter of a zone that is not complete yet, and its rows.
-    open: Option<(usize, Filter)>,
+    /// The number of rows of a zone that is not complete yet, and the hashes of their values.
+    open: (usize, Vec<u64>),
     /// Filters of complete zones.
     zones: Vec<Filter>,
     /// The groups that were written.
@@ -45,46 +45,42 @@ impl FilterRows {
                     ),
                 )
             })?;
-            Ok((at, Self { names: names.clone(), open: None, zones: Vec::new(), groups: Vec::new() }))
+            let (open, zones, groups) = Default::default();
+            Ok((at, Self { names: names.clone(), open, zones, groups }))
         };
         wanted.iter().map(of_column).collect()
     }
 
-    /// Adds filters of further rows, with the number of rows of each, and writes what is complete.
-    ///
-    /// # Errors
-    /// If storage fails.
-    pub(super) async fn add(&mut self, parts: Vec<(usize, Filter)>, container: &mut Container) -> Result<()> {
-        for (rows, filter) in parts {
-            let (rows, filter) = match self.open.take() {
-                Some((before, open)) => (before + rows, open.merge(&filter)),
-                None => (rows, filter),
-            };
-            if rows < ZONE_LEN {
-                self.open = Some((rows, filter));
-                continue;
-            }
-            self.zones.push(filter);
-            if self.zones.len() == GROUP_ZONES {
-                self.write(container).await?;
+    /// Adds the hashes of the values of further rows, with the number of these rows, per part of a zone.
+    pub(super) fn add(&mut self, parts: Vec<(usize, Vec<u64>)>) {
+        for (rows, hashes) in parts {
+            self.open.0 += rows;
+            self.open.1.extend(hashes);
+            if self.open.0 == ZONE_LEN {
+                self.close();
             }
         }
-        Ok(())
     }
 
-    /// Writes the filters that are left.
+    fn close(&mut self) {
+        let (_, hashes) = std::mem::take(&mut self.open);
+        self.zones.push(Filter::of(hashes));
+    }
+
+    /// Writes the groups that are complete, and all that is left if there are no more rows.
     ///
     /// # Errors
     /// If storage fails.
-    pub(super) async fn finish(&mut self, container: &mut Container) -> Result<()> {
-        self.zones.extend(self.open.take().map(|(_, filter)| filter));
-        if self.zones.is_empty() { Ok(()) } else { self.write(container).await }
-    }
-
-    async fn write(&mut self, container: &mut Container) -> Result<()> {
-        let (bytes, exponent) = stripes(&std::mem::take(&mut self.zones));
-        let offset = container.unlisted(bytes.into()).await?;
-        self.groups.push(StoredGroup { offset, exponent });
+    pub(super) async fn write(&mut self, container: &mut Container, is_end: bool) -> Result<()> {
+        if is_end && self.open.0 > 0 {
+            self.close();
+        }
+        while self.zones.len() >= GROUP_ZONES || (is_end && !self.zones.is_empty()) {
+            let zones: Vec<Filter> = self.zones.drain(..self.zones.len().min(GROUP_ZONES)).collect();
+            let (bytes, exponent) = stripes(&zones);
+            let offset = container.unlisted(bytes.into()).await?;
+            self.groups.push(StoredGroup { offset, exponent });
+        }
         Ok(())
     }
 

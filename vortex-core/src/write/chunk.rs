@@ -10,7 +10,7 @@ use super::dictionary::{ColumnContext, DictionaryState};
 use super::row_sizes::RowSizes;
 use super::waiting_rows::{join, joined_bytes};
 use crate::Result;
-use crate::bloom::{Filter, hashes_of};
+use crate::bloom::hashes_of;
 use crate::compress::Compressor;
 use crate::dtype::{DType, PType};
 use crate::error::ResultExt as _;
@@ -75,8 +75,8 @@ pub(super) struct Encoded {
     pub(super) held_bytes: usize,
     /// Summaries of the zones that the rows lie in; the first and the last may extend into neighbouring jobs.
     pub(super) zones: Vec<Summary>,
-    /// Bloom filters of the parts of zones that the rows lie in, with the number of rows of each.
-    pub(super) filters: Vec<(usize, Filter)>,
+    /// For Bloom filters, the hashes of the values of each part of a zone, with the number of its rows.
+    pub(super) hashes: Vec<(usize, Vec<u64>)>,
 }
 
 /// A part of a column that becomes a segment.
@@ -141,7 +141,7 @@ impl Job {
     ) -> Result<Encoded> {
         let chunks = self.chunks.iter().map(|rows| join(&self.pieces, rows.start, rows.len()));
         let chunks = chunks.collect::<Result<Vec<_>>>()?;
-        let (mut zones, mut filters) = (Vec::new(), Vec::new());
+        let (mut zones, mut hashes) = (Vec::new(), Vec::new());
         let mut offset = (self.first_row % ZONE_LEN as u64) as usize;
         for chunk in &chunks {
             for part in by_zone(chunk, offset) {
@@ -149,7 +149,10 @@ impl Job {
                     zones.push(Summary::of(&part, &self.dtype));
                 }
                 if self.has_filters {
-                    filters.push((part.len(), Filter::of(hashes_of(&part, &self.dtype)?)));
+                    let mut of_part = hashes_of(&part, &self.dtype)?;
+                    of_part.sort_unstable();
+                    of_part.dedup();
+                    hashes.push((part.len(), of_part));
                 }
             }
             offset = (offset + chunk.len()) % ZONE_LEN;
@@ -159,12 +162,11 @@ impl Job {
             leaf: self.leaf,
             sizes: self.sizes,
             encoded_bytes: parts.iter().map(ColumnPart::memory_size).sum::<usize>()
-                + zones.len() * size_of::<Summary>()
-                + filters.iter().map(|(_, filter)| filter.memory_size()).sum::<usize>(),
+                + zones.len() * size_of::<Summary>(),
             parts,
             held_bytes: state.held_bytes(),
             zones,
-            filters,
+            hashes,
         })
     }
 }

@@ -90,8 +90,8 @@ impl WriteOptions {
     /// with single values, by `=` or `IN`, and whose values are in no order, such as random keys; it does nothing for
     /// other comparisons. The column must hold integers, decimals, dates, times, text, byte strings or UUIDs.
     ///
-    /// It takes 12 to 24 bits per distinct value of a zone in the file, and up to 16 MiB of memory while the file is
-    /// written. Other readers, of which none looks for it, do not notice it.
+    /// It takes 12 to 24 bits per distinct value of a zone in the file, as many for all of up to 1,024 zones, and up to
+    /// 32 MiB of memory while the file is written. Other readers, of which none looks for it, do not notice it.
     ///
     /// ```
     /// # use vortex_core::write::WriteOptions;

@@ -51,7 +51,10 @@ impl Output {
     }
 
     /// Takes a chunk. It is not written yet.
-    pub(super) fn push(&mut self, chunk: Encoded) {
+    pub(super) fn push(&mut self, mut chunk: Encoded) {
+        if let Some(filters) = self.filters.get_mut(&chunk.leaf) {
+            filters.add(std::mem::take(&mut chunk.hashes));
+        }
         self.leaves[chunk.leaf].held_bytes = chunk.held_bytes;
         self.unwritten_bytes += chunk.encoded_bytes;
         self.waiting[chunk.leaf].push(chunk);
@@ -66,6 +69,9 @@ impl Output {
             for chunk in std::mem::take(&mut self.waiting[at]) {
                 self.unwritten_bytes -= chunk.encoded_bytes;
                 self.write_chunk(chunk, &leaf.dtype).await.at(|| format!("column `{}`", leaf.path))?;
+            }
+            if let Some(filters) = self.filters.get_mut(&at) {
+                filters.write(&mut self.container, false).await?;
             }
         }
         Ok(())
@@ -92,10 +98,7 @@ impl Output {
         let leaf = &mut self.leaves[at];
         leaf.add_zones(encoded.zones, dtype)?;
         leaf.summary.raw_bytes += encoded.sizes.raw as u64;
-        match self.filters.get_mut(&at) {
-            Some(filters) => filters.add(encoded.filters, &mut self.container).await,
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     async fn write_segment(&mut self, at: usize, node: &WriteNode) -> Result<u32> {
@@ -112,7 +115,7 @@ impl Output {
     /// If storage fails.
     pub(super) async fn write_bloom_filters(&mut self) -> Result<Option<Vec<u8>>> {
         for filters in self.filters.values_mut() {
-            filters.finish(&mut self.container).await?;
+            filters.write(&mut self.container, true).await?;
         }
         Ok(FilterRows::index(&self.filters))
     }

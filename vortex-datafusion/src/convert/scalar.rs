@@ -18,7 +18,9 @@ pub(crate) fn to_core(value: &ScalarValue, dtype: &DType) -> Result<Option<Scala
         value if value.is_null() => return Ok(Some(Scalar::null(dtype))),
         _ => {}
     }
-    if !presents(dtype, &value.data_type()) {
+    // Byte strings of a fixed size are stored as others.
+    let is_binary = matches!((dtype, value), (DType::Binary(_), ScalarValue::FixedSizeBinary(..)));
+    if !is_binary && !presents(dtype, &value.data_type()) {
         return Ok(None);
     }
     let one = value.to_array()?;

@@ -56,7 +56,8 @@ macro_rules! options {
                 documentation: $description,
                 get: |options| options.$name.text(),
                 set: |options, text| {
-                    options.$name = if text == DEFAULT { $default } else { Setting::of(text)? };
+                    let is_default = text.eq_ignore_ascii_case(DEFAULT);
+                    options.$name = if is_default { $default } else { Setting::of(text)? };
                     Some(())
                 },
             },
@@ -228,7 +229,7 @@ impl Entry {
 
 /// A value that SQL reads and shows as text.
 trait Setting: Sized {
-    /// The value that a text in lower case stands for, if any.
+    /// The value that a text stands for, if any.
     fn of(text: &str) -> Option<Self>;
 
     /// The text for this value.
@@ -249,8 +250,9 @@ macro_rules! settings {
     )*};
 }
 
-settings!(|text: &str| text.parse().ok(), for u32, Level, StringType);
-settings!(switched, for bool);
+settings!(|text: &str| text.to_ascii_lowercase().parse().ok(), for u32, Level, StringType);
+settings!(|text: &str| switched(&text.to_ascii_lowercase()), for bool);
+// Names, whose case matters.
 settings!(|text: &str| Some(text.to_owned()), for String);
 // Sizes in bytes.
 settings!(|text| parse_size(text).ok(), for u64);
@@ -266,7 +268,7 @@ fn switched(text: &str) -> Option<bool> {
 
 impl Setting for Option<Release> {
     fn of(text: &str) -> Option<Self> {
-        text.parse().ok().map(Some)
+        text.to_ascii_lowercase().parse().ok().map(Some)
     }
 
     fn text(&self) -> String {
@@ -338,7 +340,7 @@ impl VortexOptions {
             }
             return config_err!("unknown Vortex option `{name}`; there are: {}", names());
         };
-        match (entry.set)(self, &value.trim().to_ascii_lowercase()) {
+        match (entry.set)(self, value.trim()) {
             Some(()) => Ok(()),
             None => {
                 let description = entry.description();

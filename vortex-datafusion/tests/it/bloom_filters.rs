@@ -67,6 +67,29 @@ async fn look_ups_and_joins_by_random_keys_skip_most_zones() {
 }
 
 #[tokio::test]
+async fn byte_strings_of_fixed_size_and_names_that_differ_in_case_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, base) = (session(), folder.path().display());
+    enable_url_tables(&context);
+    let rows = "SELECT k AS \"K\", -k AS k, arrow_cast(arrow_cast(lpad(CAST(k AS TEXT), 16, '0'), 'Binary'),
+        'FixedSizeBinary(16)') AS f FROM
+        (SELECT v * v % 9999991 * v % 9999991 AS k FROM generate_series(0, 199999) AS t(v))";
+    run(&context, &format!("COPY ({rows}) TO '{base}/t.vortex' OPTIONS (bloom_filters 'K, f')")).await;
+    let columns = "SELECT string_agg(\"column\", ' ') FROM vortex_metadata('{base}/t.vortex')";
+    let columns = columns.replace("{base}", &base.to_string()) + " WHERE bloom_filter_bytes > 0";
+    assert!(show(&context, &columns).await.contains("| K f "));
+    let key =
+        number(&context, &format!("SELECT min(\"K\") FROM '{base}/t.vortex' WHERE \"K\" > 5000000")).await;
+    let found = format!(
+        "SELECT count(*) FROM '{base}/t.vortex' WHERE f = arrow_cast(X'{{}}', 'FixedSizeBinary(16)')"
+    );
+    let bytes: String = format!("{key:016}").bytes().map(|byte| format!("{byte:02x}")).collect();
+    let found = found.replace("{}", &bytes);
+    assert_eq!(number(&context, &found).await, 1);
+    assert!(skipped(&context, &found.replace("count(*)", "*")).await > 10);
+}
+
+#[tokio::test]
 async fn columns_that_cannot_have_a_filter_are_told() {
     let folder = tempfile::tempdir().unwrap();
     let (context, base) = (session(), folder.path().display());
