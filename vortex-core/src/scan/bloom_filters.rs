@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::buffer::{BooleanBuffer, Buffer};
@@ -58,45 +59,21 @@ impl Answers {
     /// If storage fails, or if a Bloom filter is corrupt and checksums are verified.
     pub(super) async fn read(plan: &Plan, rows: &RowRanges) -> Result<Self> {
         let mut answers = Self::default();
-        let filters = plan.file.footer().bloom_filters();
-        if filters.is_empty() || rows.is_empty() {
-            return Ok(answers);
-        }
-        let mut asked: HashMap<FieldPath, BTreeSet<u64>> = HashMap::new();
-        for conjunct in &plan.conjuncts {
-            for_each_field(conjunct, &mut |path, predicate| {
-                let column = plan.filter_columns.get(path).filter(|_| filters.get(path).is_some());
-                let hashes = column.and_then(|column| constants(predicate, &column.dtype));
-                if let Some(hashes) = hashes.filter(|hashes| hashes.len() <= MAX_CONSTANTS) {
-                    asked.entry(path.clone()).or_default().extend(hashes);
-                }
-            });
-        }
-        let mut questions: Vec<(&Column, &ColumnFilters, Vec<usize>, u64)> = Vec::new();
-        let mut ranges = Vec::new();
-        for (path, hashes) in &asked {
-            let (column, Some(filters)) = (plan.filter_column(path)?, filters.get(path)) else { continue };
-            let groups = filters.groups_of(rows);
-            let of_column = hashes.iter().flat_map(|hash| filters.stripes_of(*hash, &groups));
-            let of_column: Vec<Range<u64>> = of_column.collect();
-            let bytes = byte_count(&ranges).saturating_add(byte_count(&of_column));
-            let may_ask = hashes.len() <= MAX_CONSTANTS && bytes <= MAX_BYTES;
-            if may_ask && pays(plan, column, byte_count(&of_column), rows)? {
-                ranges.extend(of_column);
-                questions.extend(hashes.iter().map(|hash| (column, filters, groups.clone(), *hash)));
-            }
-        }
+        let questions = questions(plan, rows)?;
         if questions.is_empty() {
             return Ok(answers);
         }
-        let _memory = plan.memory.take_anyway(byte_count(&ranges));
+        let ranges: Vec<Range<u64>> = questions.iter().flat_map(Question::stripes).collect();
+        let _memory = plan.memory.take_anyway(byte_count(ranges.iter().cloned()));
         let start = Instant::now();
         let stripes = fetch_ranges(plan, &ranges, Urgency::ZONE_MAPS).await?;
         plan.metrics.io_wait_nanos.add_since(start);
-        let mut stripes = stripes.iter().map(Buffer::as_slice);
-        for (column, filters, groups, hash) in questions {
-            let of_question = groups.iter().copied().zip(stripes.by_ref());
-            match filters.holding(hash, of_question).at(|| column.place()) {
+        let mut stripes = stripes.as_slice();
+        for Question { column, filters, groups, hash } in &questions {
+            let (of_question, others) = stripes.split_at(groups.len());
+            stripes = others;
+            let of_question = groups.iter().copied().zip(of_question.iter().map(Buffer::as_slice));
+            match filters.holding(*hash, of_question).at(|| column.place()) {
                 Ok(zones) => {
                     let of_column = answers.0.entry(column.path.clone());
                     let of_column = of_column.or_insert_with(|| OfColumn {
@@ -104,7 +81,7 @@ impl Answers {
                         zone_len: filters.zone_len(),
                         holding: HashMap::new(),
                     });
-                    of_column.holding.insert(hash, zones);
+                    of_column.holding.insert(*hash, zones);
                 }
                 Err(error) if plan.file.footer().verifies_checksums() => return Err(error),
                 Err(error) => tracing::debug!(column = %column.path, %error, "Bloom filter ignored"),
@@ -138,8 +115,56 @@ impl Answers {
     }
 }
 
-fn byte_count(ranges: &[Range<u64>]) -> u64 {
-    ranges.iter().map(|range| range.end - range.start).fold(0, u64::saturating_add)
+/// Which zones may hold a value of a column?
+struct Question<'a> {
+    column: &'a Column,
+    filters: &'a ColumnFilters,
+    /// The groups of zones that are asked about.
+    groups: Arc<[usize]>,
+    /// The hash of the value.
+    hash: u64,
+}
+
+impl Question<'_> {
+    /// Where the answer lies: a stripe per group.
+    fn stripes(&self) -> impl Iterator<Item = Range<u64>> {
+        self.filters.stripes_of(self.hash, &self.groups)
+    }
+}
+
+/// The questions that pay, about constants of a scan's filter.
+fn questions<'a>(plan: &'a Plan, rows: &RowRanges) -> Result<Vec<Question<'a>>> {
+    let (filters, mut questions) = (plan.file.footer().bloom_filters(), Vec::new());
+    if filters.is_empty() || rows.is_empty() {
+        return Ok(questions);
+    }
+    let mut asked: HashMap<FieldPath, BTreeSet<u64>> = HashMap::new();
+    for conjunct in &plan.conjuncts {
+        for_each_field(conjunct, &mut |path, predicate| {
+            let column = plan.filter_columns.get(path).filter(|_| filters.get(path).is_some());
+            let hashes = column.and_then(|column| constants(predicate, &column.dtype));
+            if let Some(hashes) = hashes.filter(|hashes| hashes.len() <= MAX_CONSTANTS) {
+                asked.entry(path.clone()).or_default().extend(hashes);
+            }
+        });
+    }
+    let mut bytes = 0u64;
+    for (path, hashes) in asked.into_iter().filter(|(_, hashes)| hashes.len() <= MAX_CONSTANTS) {
+        let (column, Some(filters)) = (plan.filter_column(&path)?, filters.get(&path)) else { continue };
+        let groups: Arc<[usize]> = filters.groups_of(rows).into();
+        let question = |hash| Question { column, filters, groups: Arc::clone(&groups), hash };
+        let of_column: Vec<Question<'_>> = hashes.into_iter().map(question).collect();
+        let more = byte_count(of_column.iter().flat_map(Question::stripes));
+        if bytes.saturating_add(more) <= MAX_BYTES && pays(plan, column, more, rows)? {
+            bytes += more;
+            questions.extend(of_column);
+        }
+    }
+    Ok(questions)
+}
+
+fn byte_count(ranges: impl Iterator<Item = Range<u64>>) -> u64 {
+    ranges.map(|range| range.end - range.start).fold(0, u64::saturating_add)
 }
 
 /// Passes on the predicates that a filter consists of, as far as it is not negated.
@@ -189,8 +214,6 @@ fn pays(plan: &Plan, column: &Column, bytes: u64, rows: &RowRanges) -> Result<bo
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow::array::{
         Array as _, ArrayRef, Date32Array, Decimal128Array, Int64Array, RecordBatch, StringArray, StructArray,
     };
