@@ -26,8 +26,8 @@ impl Columns {
         let size = path.metadata()?.len();
         let before: u64 = self.bytes.values().sum();
         match format {
-            Format::Parquet | Format::ParquetZstd => self.add_parquet(path)?,
-            Format::Reference | Format::Ours(_) => {
+            Format::Parquet | Format::ParquetZstd | Format::ParquetBloom => self.add_parquet(path)?,
+            Format::Reference | Format::Ours(_) | Format::OursBloom => {
                 self.add_vortex(path).await.map_err(|error| DataFusionError::External(Box::new(error)))?;
             }
         }
